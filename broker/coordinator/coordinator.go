@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package coordinator is the state machine of a consumer group, and the decision what its members read.
+//
+// It is pure: no clock, no goroutine, no lock, no I/O. Input and the time go in; replies, records and the next deadline come
+// out. The caller runs one Step at a time for each group, appends Output.Records and sends Output.Replies only when they are durable. If
+// the append fails, the caller throws the Group away, answers with an error and builds it anew from the records that are stored.
+package coordinator
+
+import "time"
+
+// TopicPartitions are partitions of one topic, ascending.
+type TopicPartitions struct {
+	Topic      string
+	Partitions []int32
+}
+
+// Token correlates a reply with its request; the caller chooses it.
+type Token uint64
+
+// Input is one of Join, Sync, Heartbeat, Leave, Commit, Plan, Topics and Tick.
+type Input interface{ isInput() }
+
+// Client is what is known of the client that sent a request.
+type Client struct {
+	// MemberID is the member id that the client sent, empty in a first join.
+	MemberID string
+	// InstanceID is the client's group.instance.id (KIP-345), empty for none.
+	InstanceID string
+	// ClientID is the client's client.id.
+	ClientID string
+	// Host is the client's IP address, without a port.
+	Host string
+}
+
+// Protocol is an assignment protocol that a client offers.
+type Protocol struct {
+	Name     string
+	Metadata []byte
+}
+
+// Subscription is a client's subscription as the consumer protocol encodes it in Protocol.Metadata; the server decodes it.
+type Subscription struct {
+	Topics []string
+	// Owned are the partitions that a cooperative client (KIP-429) still holds.
+	Owned []TopicPartitions
+}
+
+// Join is a JoinGroup request.
+type Join struct {
+	Token  Token
+	Client Client
+	// NewMemberID is the id that the member gets if it has none yet: client id, a dash and something random.
+	NewMemberID string
+	// RequireMemberID says that the client knows KIP-394 (JoinGroup v4): a first join is answered with MEMBER_ID_REQUIRED.
+	RequireMemberID  bool
+	SessionTimeout   time.Duration
+	RebalanceTimeout time.Duration
+	ProtocolType     string
+	Protocols        []Protocol
+	// Subscription is decoded from the first protocol; nil where that is not the consumer protocol.
+	Subscription *Subscription
+}
+
+// Sync is a SyncGroup request.
+type Sync struct {
+	Token      Token
+	Client     Client
+	Generation int32
+	// ProtocolType and Protocol are empty in old versions.
+	ProtocolType string
+	Protocol     string
+	// Assignments are the leader's plan, by member id, encoded.
+	Assignments map[string][]byte
+}
+
+// Heartbeat is a Heartbeat request.
+type Heartbeat struct {
+	Token      Token
+	Client     Client
+	Generation int32
+}
+
+// Leave is a LeaveGroup request for one or more members, by member id or instance id.
+type Leave struct {
+	Token   Token
+	Members []Client
+}
+
+// OffsetCommit is one offset to be committed.
+type OffsetCommit struct {
+	Topic       string
+	Partition   int32
+	Offset      int64
+	LeaderEpoch int32
+	Metadata    string
+}
+
+// Commit is an OffsetCommit request. A Generation of -1 with an empty member id is a commit of a client that is no member.
+type Commit struct {
+	Token      Token
+	Client     Client
+	Generation int32
+	Offsets    []OffsetCommit
+}
+
+// Plan is the operator's decision for a managed group. A nil Members with Managed false makes it an ordinary group again.
+type Plan struct {
+	Managed        bool
+	Generation     int32
+	Members        []PlanMember
+	HandoffTimeout time.Duration
+}
+
+// PlanMember is a pod and its share.
+type PlanMember struct {
+	Pod   string
+	UID   string
+	IP    string
+	Share []TopicPartitions
+}
+
+// Tick says that time has passed.
+type Tick struct{}
+
+func (Join) isInput()      {}
+func (Sync) isInput()      {}
+func (Heartbeat) isInput() {}
+func (Leave) isInput()     {}
+func (Commit) isInput()    {}
+func (Plan) isInput()      {}
+func (Tick) isInput()      {}
+
+// Output is what a Step decided.
+type Output struct {
+	// Replies answer requests of this and of earlier steps.
+	Replies []Reply
+	// Records are to be appended, in order and durably, before the replies are sent.
+	Records []Record
+	// Deadline is when Step is to be called with a Tick at the latest; zero for never.
+	Deadline time.Time
+	// Notes are for the log, one line each.
+	Notes []string
+}
+
+// Reply answers the request with the same token. Err is a Kafka error code, 0 for none. Body is one of JoinReply, SyncReply, LeaveReply and CommitReply, or
+// nil for a Heartbeat's.
+type Reply struct {
+	Token Token
+	Err   int16
+	Body  any
+}
+
+// JoinReply answers a Join.
+type JoinReply struct {
+	MemberID     string
+	Generation   int32
+	ProtocolType string
+	Protocol     string
+	Leader       string
+	// SkipAssignment tells a static leader that it need not compute a plan (KIP-814).
+	SkipAssignment bool
+	// Members are all members with their metadata, for the leader alone.
+	Members []JoinMember
+}
+
+// JoinMember is a member as the leader sees it.
+type JoinMember struct {
+	MemberID   string
+	InstanceID string
+	Metadata   []byte
+}
+
+// SyncReply answers a Sync. Exactly one of Assignment (an ordinary group: what the leader sent) and Share (a managed group: to be encoded by the
+// server) counts; Managed says which.
+type SyncReply struct {
+	ProtocolType string
+	Protocol     string
+	Assignment   []byte
+	Managed      bool
+	Share        []TopicPartitions
+}
+
+// LeaveReply answers a Leave: an error code for each member, in the request's order.
+type LeaveReply struct{ Errs []int16 }
+
+// CommitReply answers a Commit: an error code for each offset, in the request's order.
+type CommitReply struct{ Errs []int16 }
+
+// Record is a committed offset as it is stored; a tombstone (Deleted) removes it. Group state follows in the same log, under keys of its own.
+type Record struct {
+	Topic     string
+	Partition int32
+	Deleted   bool
+	Offset    Offset
+}
+
+// Offset is a committed offset.
+type Offset struct {
+	Offset      int64
+	LeaderEpoch int32
+	Metadata    string
+	CommitTime  time.Time
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storage holds the interfaces that every storage engine implements: an Engine opens a Log for each partition.
+//
+// A log takes whole record batches (format v2) as the producer made them, assigns their offsets, and gives them back by offset.
+// Nothing above this package knows which engine it has.
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors of logs and engines. They are wrapped with what was being done; test with errors.Is.
+var (
+	// ErrOffsetOutOfRange says that an offset is below the log's start or beyond its end.
+	ErrOffsetOutOfRange = errors.New("offset out of range")
+	// ErrInvalidBatch says that bytes to be appended are not whole, sound record batches of format v2.
+	ErrInvalidBatch = errors.New("invalid record batch")
+	// ErrBatchTooLarge says that a batch is larger than Config.MaxBatchBytes.
+	ErrBatchTooLarge = errors.New("record batch too large")
+	// ErrDamaged says that stored bytes fail their checksum; the message names file and offset. They are never served.
+	ErrDamaged = errors.New("damaged log")
+	// ErrFull says that the disk has no room; nothing was appended.
+	ErrFull = errors.New("no space left for the log")
+	// ErrFenced says that a newer leader epoch has opened the log.
+	ErrFenced = errors.New("fenced by a newer leader epoch")
+	// ErrOutOfOrderSequence says that an idempotent producer's batch does not follow its last one.
+	ErrOutOfOrderSequence = errors.New("out of order sequence number")
+	// ErrStaleProducerEpoch says that a batch has an older producer epoch than one already appended.
+	ErrStaleProducerEpoch = errors.New("stale producer epoch")
+	// ErrClosed says that the log or engine is closed or its partition was deleted.
+	ErrClosed = errors.New("log is closed")
+)
+
+// Partition is a partition of a topic.
+type Partition struct {
+	Topic     string
+	Partition int32
+}
+
+// Config is what a topic asks of its logs. The zero value of a field means its default.
+type Config struct {
+	// RetentionTime is how long records are kept at least. Zero: for ever.
+	RetentionTime time.Duration
+	// RetentionBytes is how many bytes a log may have before old segments go. Zero: no limit.
+	RetentionBytes int64
+	// MaxBatchBytes is the largest batch that may be appended, in bytes. Zero: 1048588.
+	MaxBatchBytes int32
+}
+
+// Durability says what Append waits for.
+type Durability int8
+
+const (
+	// Written waits until the batch is written, but not until it is on disk.
+	Written Durability = iota
+	// Synced waits until the batch is on disk.
+	Synced
+)
+
+// Engine opens logs.
+type Engine interface {
+	// Open opens a partition's log, and creates it if there is none. Opening a log that is open gives the same log with the new
+	// epoch and config. An older epoch than before is ErrFenced.
+	Open(ctx context.Context, p Partition, leaderEpoch int32, c Config) (Log, error)
+	// List returns the partitions that have a log, sorted by topic, then number.
+	List(ctx context.Context) ([]Partition, error)
+	// Delete closes a partition's log and removes its records. Deleting what does not exist is no error.
+	Delete(ctx context.Context, p Partition) error
+	// Close closes every log. What was appended is on disk when it returns.
+	Close() error
+}
+
+// Log is the log of one partition. Its methods may be called from several goroutines.
+type Log interface {
+	// Append appends one or more whole batches in one piece and returns the offset of its first record. It sets the base offset and the leader epoch in
+	// batches, which belongs to Append until it returns, and checks every length and CRC-32C before it writes anything. A batch that an idempotent producer
+	// sends again is not appended again: its first offset is returned.
+	Append(ctx context.Context, batches []byte, d Durability) (base int64, err error)
+	// Read returns whole batches from the one that holds offset on, up to the high watermark. It returns at most maxBytes, but at least one
+	// batch where there is one, and nil at the high watermark. The bytes belong to the caller. The first batch may start below offset.
+	Read(ctx context.Context, offset int64, maxBytes int) ([]byte, error)
+	// OffsetForTime returns the first record whose timestamp is ts (milliseconds since 1970) or later, with its timestamp; ok is false
+	// where there is none.
+	OffsetForTime(ctx context.Context, ts int64) (offset, timestamp int64, ok bool, err error)
+	// StartOffset is the offset of the oldest record, or EndOffset where there is none.
+	StartOffset() int64
+	// HighWatermark is the offset after the newest record that is on disk. Readers see nothing beyond it.
+	HighWatermark() int64
+	// EndOffset is the offset that the next record gets.
+	EndOffset() int64
+	// Trim removes the records below offset from the reader's view, and their segments when all of one is below it.
+	Trim(ctx context.Context, offset int64) error
+	// Size is the number of bytes of the log.
+	Size() int64
+	// Subscribe makes the log send on c, without blocking, whenever its high watermark grows or it is closed. cancel ends that.
+	Subscribe(c chan<- struct{}) (cancel func())
+}
