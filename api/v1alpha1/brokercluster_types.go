@@ -94,7 +94,7 @@ const StorageLocal StorageType = "Local"
 
 // StorageSpec says where a BrokerCluster keeps its records.
 //
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.size) || !has(self.size) || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",message="storage.size may only grow; leave it as it is, or ask for more"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.size) || !has(self.size) || quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) >= 0",message="storage.size may only grow; leave it as it is, or ask for more"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.className) == has(self.className) && (!has(self.className) || self.className == oldSelf.className)",message="storage.className cannot be changed once the cluster exists; create another BrokerCluster"
 type StorageSpec struct {
 	// type is the storage engine: Local. Default Local. Immutable.
@@ -104,7 +104,7 @@ type StorageSpec struct {
 
 	// size is the size of each broker's volume, in bytes. Default 10Gi, at least 1Mi. It may only grow.
 	// +kubebuilder:default="10Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('1Mi')) >= 0",message="storage.size must be at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('1Mi')) >= 0",message="storage.size must be at least 1Mi"
 	// +optional
 	Size *resource.Quantity `json:"size,omitempty"`
 

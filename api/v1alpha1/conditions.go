@@ -51,6 +51,8 @@ const (
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonTargetNotFound says that the workload that spec.targetRef names does not exist.
 	ReasonTargetNotFound = "TargetNotFound"
+	// ReasonTargetTaken says that an older ConsumerGroup scales the workload that spec.targetRef names.
+	ReasonTargetTaken = "TargetTaken"
 )
 
 // Reasons that Topics and ConsumerGroups share.

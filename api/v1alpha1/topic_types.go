@@ -33,6 +33,7 @@ type Topic struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.topicName) == has(self.topicName) && (!has(self.topicName) || self.topicName == oldSelf.topicName)",message="topicName cannot be changed; create another Topic and delete this one"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.clusterRef) == has(self.clusterRef) && (!has(self.clusterRef) || self.clusterRef == oldSelf.clusterRef)",message="clusterRef cannot be changed; create another Topic in the other cluster and delete this one"
+// +kubebuilder:validation:XValidation:rule="!has(self.topicName) || self.topicName != '__consumer_offsets' || !has(self.partitions) || !has(oldSelf.partitions) || self.partitions == oldSelf.partitions",message="the number of partitions of __consumer_offsets cannot be changed: groups would lose their offsets"
 type TopicSpec struct {
 	// clusterRef is the name of the BrokerCluster, in the same namespace. Default: the namespace's only one. Immutable.
 	// +kubebuilder:validation:MinLength=1
