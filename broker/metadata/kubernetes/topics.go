@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubernetes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
+)
+
+// fieldManager owns the fields of the Topic resources that brokers write.
+const fieldManager = "ringmaster-broker"
+
+// CreateTopic makes a Topic resource that nobody owns, so that only its user deletes it. The topic can be used when it appears in a snapshot.
+func (m *Metadata) CreateTopic(ctx context.Context, n metadata.NewTopic) error {
+	s := m.Snapshot()
+	if s.Topics[n.Name] != nil {
+		return fmt.Errorf("%w: %s", metadata.ErrTopicExists, n.Name)
+	}
+	partitions := n.Partitions
+	if partitions == -1 {
+		partitions = s.DefaultPartitions
+	}
+	if partitions < 1 || partitions > 10000 {
+		return fmt.Errorf("%w: %d; ask for 1 to 10000", metadata.ErrInvalidPartitions, partitions)
+	}
+	t := &v1alpha1.Topic{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      ResourceName(n.Name),
+			Namespace: m.opts.Namespace,
+			Labels:    map[string]string{v1alpha1.LabelCluster: m.opts.Cluster},
+		},
+		Spec: specOf(m.opts.Cluster, n, partitions),
+	}
+	err := m.client.Post().Namespace(m.opts.Namespace).Resource("topics").
+		Param("fieldManager", fieldManager).Body(t).Do(ctx).Error()
+	return refusal("create", n.Name, err)
+}
+
+func specOf(cluster string, n metadata.NewTopic, partitions int32) v1alpha1.TopicSpec {
+	spec := v1alpha1.TopicSpec{
+		ClusterRef:      cluster,
+		Partitions:      partitions,
+		MaxMessageBytes: n.Config.MaxMessageBytes,
+		Retention:       v1alpha1.RetentionSpec{Bytes: n.Config.RetentionBytes, Time: "-1"},
+	}
+	if ResourceName(n.Name) != n.Name {
+		spec.TopicName = n.Name
+	}
+	if n.Config.RetentionTime > 0 {
+		spec.Retention.Time = formatDuration(n.Config.RetentionTime)
+	}
+	for policy, name := range cleanupPolicies {
+		if name == n.Config.CleanupPolicy {
+			spec.CleanupPolicy = policy
+		}
+	}
+	return spec
+}
+
+// formatDuration writes a duration in one unit, as a person would.
+func formatDuration(d time.Duration) string {
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if d%u.unit == 0 {
+			return fmt.Sprintf("%d%s", d/u.unit, u.name)
+		}
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
+}
+
+// ResourceName returns the name of the Topic resource for a topic that a Kafka client creates: the topic's own name where that is a legal resource
+// name, else its legal part and a short hash, so that two topics never share a resource.
+func ResourceName(topic string) string {
+	if len(validation.IsDNS1123Subdomain(topic)) == 0 {
+		return topic
+	}
+	legal := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		default:
+			return '-'
+		}
+	}, topic)
+	legal = strings.Trim(legal[:min(len(legal), 200)], "-")
+	if legal == "" {
+		legal = "topic"
+	}
+	sum := sha256.Sum256([]byte(topic))
+	return legal + "-" + hex.EncodeToString(sum[:4])
+}
+
+// CreatePartitions makes a topic's resource ask for total partitions.
+func (m *Metadata) CreatePartitions(ctx context.Context, topic string, total int32) error {
+	t, resource, err := m.find(topic)
+	if err != nil {
+		return err
+	}
+	if total <= int32(len(t.Leaders)) || total > 10000 {
+		return fmt.Errorf("%w: %s has %d; ask for more, at most 10000", metadata.ErrInvalidPartitions, topic, len(t.Leaders))
+	}
+	return refusal("add partitions to", topic, m.patch(ctx, resource, map[string]any{"partitions": total}))
+}
+
+// DeleteTopic deletes a topic's resource, and its records with it, since a Kafka client that deletes a topic asks for both.
+func (m *Metadata) DeleteTopic(ctx context.Context, topic string) error {
+	t, resource, err := m.find(topic)
+	if err != nil {
+		return err
+	}
+	if t.Internal {
+		return fmt.Errorf("%w: %s holds the brokers' own records", metadata.ErrInvalidTopic, topic)
+	}
+	if err := m.patch(ctx, resource, map[string]any{"deletionPolicy": v1alpha1.DeletionDelete}); err != nil {
+		return refusal("delete", topic, err)
+	}
+	err = m.client.Delete().Namespace(m.opts.Namespace).Resource("topics").Name(resource).Do(ctx).Error()
+	return refusal("delete", topic, err)
+}
+
+func (m *Metadata) find(topic string) (*metadata.Topic, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t, resource := m.current.Topics[topic], m.resource[topic]
+	switch {
+	case t == nil:
+		return nil, "", fmt.Errorf("%w: %s", metadata.ErrUnknownTopic, topic)
+	case resource == "":
+		return nil, "", fmt.Errorf("%w: the API server has not answered since this broker started", metadata.ErrUnavailable)
+	}
+	return t, resource, nil
+}
+
+func (m *Metadata) patch(ctx context.Context, resource string, spec map[string]any) error {
+	raw, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return err
+	}
+	return m.client.Patch(types.MergePatchType).Namespace(m.opts.Namespace).Resource("topics").Name(resource).
+		Param("fieldManager", fieldManager).Body(raw).Do(ctx).Error()
+}
+
+// refusal translates an API server's error into one of metadata's, and keeps its message.
+func refusal(verb, topic string, err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := metadata.ErrUnavailable
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		kind = metadata.ErrTopicExists
+	case apierrors.IsNotFound(err):
+		kind = metadata.ErrUnknownTopic
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		kind = metadata.ErrDenied
+	}
+	return fmt.Errorf("%w: %s topic %s: %w", kind, verb, topic, err)
+}

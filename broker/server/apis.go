@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The API keys that the connection and the metrics treat in a way of their own.
+const (
+	keyProduce     int16 = 0
+	keyFetch       int16 = 1
+	keyAPIVersions int16 = 18
+)
+
+// api is a kind of request that the server answers.
+type api struct {
+	// key is Kafka's API key.
+	key int16
+	// min and max are the versions that are offered to clients.
+	min, max int16
+	// waits marks a handler that may wait for long. Its context ends with the connection and when the server stops; the context of others
+	// lives on, so that what a client sent before it closed its connection is done (a last produce with acks=0, a last commit).
+	waits bool
+	// handle answers a request; nil for no answer (a produce with acks=0).
+	handle func(s *Server, ctx context.Context, r *request) kmsg.Response
+}
+
+// apiTable returns what is offered, by key. Each handler's file tells what its versions are about. As a whole the ranges fit Kafka 2.5 and
+// later, which is what a client concludes that guesses the broker's release from them.
+func apiTable() []api {
+	return []api{
+		{key: keyProduce, min: 0, max: 13, handle: (*Server).produce},
+		{key: keyFetch, min: 4, max: 17, waits: true, handle: (*Server).fetch},
+		{key: 2, min: 1, max: 10, handle: (*Server).listOffsets},
+		{key: 3, min: 0, max: 13, handle: (*Server).metadata},
+		{key: 8, min: 2, max: 9, handle: (*Server).offsetCommit},
+		{key: 9, min: 1, max: 9, handle: (*Server).offsetFetch},
+		{key: 10, min: 0, max: 6, handle: (*Server).findCoordinator},
+		{key: 11, min: 0, max: 9, waits: true, handle: (*Server).joinGroup},
+		{key: 12, min: 0, max: 4, waits: true, handle: (*Server).heartbeat},
+		{key: 13, min: 0, max: 5, handle: (*Server).leaveGroup},
+		{key: 14, min: 0, max: 5, waits: true, handle: (*Server).syncGroup},
+		{key: 15, min: 0, max: 6, handle: (*Server).describeGroups},
+		{key: 16, min: 0, max: 5, handle: (*Server).listGroups},
+		{key: keyAPIVersions, min: 0, max: 4, handle: (*Server).apiVersions},
+		{key: 19, min: 2, max: 7, handle: (*Server).createTopics},
+		{key: 20, min: 1, max: 6, handle: (*Server).deleteTopics},
+		{key: 22, min: 0, max: 5, handle: (*Server).initProducerID},
+		{key: 32, min: 1, max: 4, handle: (*Server).describeConfigs},
+		{key: 37, min: 0, max: 3, handle: (*Server).createPartitions},
+		{key: 42, min: 0, max: 2, handle: (*Server).deleteGroups},
+		{key: 47, min: 0, max: 0, handle: (*Server).offsetDelete},
+		{key: 60, min: 0, max: 1, handle: (*Server).describeCluster},
+	}
+}

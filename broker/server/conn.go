@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// maxPipelined is how many requests of a connection may wait for their turn.
+	maxPipelined = 64
+	// maxPipelinedBytes is how many bytes of requests may wait on a connection, unless a single one is larger.
+	maxPipelinedBytes = 8 << 20
+	// maxControlBytes is the largest request that is no Produce. Decoded, a request can take several times its bytes, and none of the others
+	// carries records; the largest are a group leader's plans.
+	maxControlBytes = 16 << 20
+	// readChunk is how much memory is taken for a frame before its bytes arrive.
+	readChunk = 64 << 10
+	// keptBuffer is the largest write buffer that is kept for later responses.
+	keptBuffer = 4 << 20
+	// writeTimeout is how long a client may take to accept one response.
+	writeTimeout = 2 * time.Minute
+)
+
+// conn is a connection. One goroutine reads frames and decodes them; another handles the requests one after the other and writes the
+// responses, so that they are in order, as Kafka's clients expect. Reading goes on while a handler waits: that is how the end of the
+// connection and a request that follows are noticed.
+type conn struct {
+	s        *Server
+	nc       net.Conn
+	host     string
+	listener string
+
+	// frames are the requests that wait for their turn.
+	frames chan *request
+	// budget counts the bytes of the requests in frames and in the handler.
+	budget budget
+	// finished is closed when the worker has given up, so that the reader does too.
+	finished  chan struct{}
+	closeOnce sync.Once
+	cancel    context.CancelFunc
+
+	mu      sync.Mutex
+	noReads bool
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		s: s, nc: nc, host: hostOf(nc.RemoteAddr()), listener: nc.LocalAddr().String(),
+		frames: make(chan *request, maxPipelined), finished: make(chan struct{}), cancel: func() {},
+	}
+	c.budget.init(maxPipelinedBytes)
+	if tc, ok := nc.(*net.TCPConn); ok {
+		// These fail only where the connection is dead already.
+		_ = tc.SetNoDelay(true)
+		_ = tc.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4})
+	}
+	return c
+}
+
+// hostOf returns an address's IP without port and zone; IPv4 in IPv6 is written as IPv4.
+func hostOf(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap().WithZone("").String()
+	}
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// run serves the connection until it ends.
+func (c *conn) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer c.close()
+	// waiting ends when the reader has seen the end of the connection, or the server stops.
+	waiting, stopWaiting := context.WithCancel(ctx)
+	defer stopWaiting()
+	c.mu.Lock()
+	c.cancel = cancel
+	c.mu.Unlock()
+
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer stopWaiting()
+		defer close(c.frames)
+		if err := c.readFrames(); err != nil {
+			c.s.metrics.badFrames.Inc()
+			c.s.log.Warn("connection closed", "client", c.nc.RemoteAddr().String(), "reason", err)
+		}
+	})
+	stopped := context.AfterFunc(ctx, stopWaiting)
+	defer stopped()
+	if err := c.work(ctx, waiting); err != nil {
+		c.s.log.Warn("connection closed", "client", c.nc.RemoteAddr().String(), "reason", err)
+	}
+	close(c.finished)
+	c.budget.close()
+	c.close()
+	reader.Wait()
+}
+
+// close closes the connection.
+func (c *conn) close() {
+	c.closeOnce.Do(func() { _ = c.nc.Close() })
+}
+
+// abort closes the connection and ends what its handler does.
+func (c *conn) abort() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cancel()
+	c.close()
+}
+
+// stopReading makes the reader stop: requests that are read already are answered, then the connection ends.
+func (c *conn) stopReading() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.noReads = true
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+}
+
+// setReadDeadline sets the read deadline, unless reading was stopped.
+func (c *conn) setReadDeadline(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.noReads {
+		_ = c.nc.SetReadDeadline(t)
+	}
+}
+
+func (c *conn) readingStopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.noReads
+}
+
+// readFrames reads requests until the connection ends. The error is what the client did wrong; nil where it just left or was idle.
+func (c *conn) readFrames() error {
+	r := bufio.NewReaderSize(c.nc, readChunk/4)
+	var next chan struct{} // of the request before
+	defer func() {
+		if next != nil {
+			close(next)
+		}
+	}()
+	for {
+		size, ok := c.awaitFrame(r)
+		if !ok {
+			return nil
+		}
+		if err := checkFrameSize(size, c.s.cfg.MaxRequestBytes); err != nil {
+			return err
+		}
+		if size > maxControlBytes {
+			if key, err := r.Peek(2); err == nil && int16(binary.BigEndian.Uint16(key)) != keyProduce {
+				return checkFrameSize(size, maxControlBytes)
+			}
+		}
+		if !c.budget.take(int(size)) {
+			return nil
+		}
+		c.setReadDeadline(time.Now().Add(c.s.cfg.IdleTimeout))
+		frame, err := readFrame(r, int(size))
+		if err != nil {
+			return nil // the client left in the middle of a request, or the server stops
+		}
+		c.s.metrics.bytesIn.Add(float64(size) + 4)
+		req, err := c.parse(frame)
+		if err != nil {
+			return err
+		}
+		if next != nil {
+			close(next)
+		}
+		next = make(chan struct{})
+		req.next = next
+		select {
+		case c.frames <- req:
+		case <-c.finished:
+			return nil
+		}
+	}
+}
+
+// awaitFrame waits for a frame's length. ok is false where the client left, or was idle for too long with no request under way.
+func (c *conn) awaitFrame(r *bufio.Reader) (size int32, ok bool) {
+	for {
+		c.setReadDeadline(time.Now().Add(c.s.cfg.IdleTimeout))
+		b, err := r.Peek(4)
+		if err == nil {
+			_, _ = r.Discard(4)
+			return int32(binary.BigEndian.Uint32(b)), true
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || c.readingStopped() || c.budget.idle() {
+			return 0, false
+		}
+	}
+}
+
+// checkFrameSize checks the length that a client sent, before memory is taken for it. The smallest header has ten bytes.
+func checkFrameSize(size, limit int32) error {
+	switch {
+	case size < 10:
+		return fmt.Errorf("a request of %d bytes is no Kafka request", size)
+	case size > limit:
+		return fmt.Errorf("a request of %d bytes is over the limit of %d", size, limit)
+	}
+	return nil
+}
+
+// readFrame reads a frame's bytes. Memory grows as they arrive, so that a length alone costs nothing.
+func readFrame(r *bufio.Reader, size int) ([]byte, error) {
+	frame := make([]byte, min(size, readChunk))
+	read := 0
+	for {
+		n, err := io.ReadFull(r, frame[read:])
+		if read += n; err != nil {
+			return nil, fmt.Errorf("read a request: %w", err)
+		}
+		if read == size {
+			return frame, nil
+		}
+		grown := make([]byte, min(size, 4*len(frame)))
+		copy(grown, frame)
+		frame = grown
+	}
+}
+
+// parse makes a request of a frame. An error ends the connection. An unknown version of ApiVersions is let through, with no body.
+func (c *conn) parse(frame []byte) (*request, error) {
+	h, rest, err := parseHeader(frame)
+	if err != nil {
+		return nil, err
+	}
+	req := &request{
+		key: h.key, version: h.version, correlationID: h.correlationID, clientID: h.clientID,
+		host: c.host, listener: c.listener, size: len(frame),
+	}
+	a := c.s.apis[h.key]
+	switch {
+	case a == nil:
+		return nil, fmt.Errorf("api key %d (%s) is not offered", h.key, kmsg.NameForKey(h.key))
+	case h.key == keyAPIVersions && (h.version < a.min || h.version > a.max):
+		return req, nil
+	case h.version < a.min || h.version > a.max:
+		return nil, fmt.Errorf("%s v%d is not offered, only v%d to v%d", kmsg.NameForKey(h.key), h.version, a.min, a.max)
+	}
+	req.body, err = decode(h, rest)
+	return req, err
+}
+
+// work handles requests in order until there are none, and writes the responses. ctx is for requests that are to be done whatever becomes of
+// the connection, waiting for those that wait.
+func (c *conn) work(ctx, waiting context.Context) error {
+	for req := range c.frames {
+		resp, err := c.handle(ctx, waiting, req)
+		if err == nil && resp != nil {
+			err = c.respond(req, resp)
+		}
+		c.budget.give(req.size)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// handle calls the handler of a request. A panic in it ends the connection alone.
+func (c *conn) handle(ctx, waiting context.Context, req *request) (resp kmsg.Response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.metrics.panics.Inc()
+			c.s.log.Error("a request's handler failed", "api", kmsg.NameForKey(req.key), "version", req.version,
+				"client", c.nc.RemoteAddr().String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the handler of %s v%d failed", kmsg.NameForKey(req.key), req.version)
+		}
+	}()
+	start := time.Now()
+	a := c.s.apis[req.key]
+	if a.waits {
+		ctx = waiting
+	}
+	resp = a.handle(c.s, ctx, req)
+	c.s.metrics.observe(req, time.Since(start), resp)
+	return resp, req.hangUp
+}
+
+// writeBuffers are the buffers of responses; one belongs to respond while it writes.
+var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// respond writes a response.
+func (c *conn) respond(req *request, resp kmsg.Response) error {
+	buf, _ := writeBuffers.Get().(*[]byte)
+	*buf = appendResponse(slices.Grow((*buf)[:0], sizeHint(resp)), req.correlationID, resp)
+	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	n, err := c.nc.Write(*buf)
+	c.s.metrics.bytesOut.Add(float64(n))
+	if cap(*buf) <= keptBuffer {
+		writeBuffers.Put(buf)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the client did not take a response within %s", writeTimeout)
+	default: // the client has left; what it sent before is still done
+		c.close()
+		return nil
+	}
+}
+
+// budget bounds the bytes of a connection's requests in memory.
+type budget struct {
+	mu     sync.Mutex
+	cond   sync.Cond
+	limit  int
+	used   int
+	closed bool
+}
+
+func (b *budget) init(limit int) { b.limit, b.cond.L = limit, &b.mu }
+
+// take waits until there is room for n bytes; one request alone always has room. It says false once the budget is closed.
+func (b *budget) take(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.closed && b.used > 0 && b.used+n > b.limit {
+		b.cond.Wait()
+	}
+	b.used += n
+	return !b.closed
+}
+
+func (b *budget) give(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	b.cond.Signal()
+}
+
+func (b *budget) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.cond.Broadcast()
+}
+
+func (b *budget) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used == 0
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
+)
+
+// DescribeConfigs, v1 to v4.
+//
+//   - v1 has sources and synonyms, v3 types and documentation, v4 is flexible.
+//   - Topics have the few configurations that there are; brokers tell a few facts that tools look for. None can be changed over the wire, so
+//     those of brokers are read-only; a topic's are changed where the topic is declared.
+
+// source tells where a configuration's value comes from.
+func (c *topicConfig) source() kmsg.ConfigSource {
+	if c.value == c.def {
+		return kmsg.ConfigSourceDefaultConfig
+	}
+	return kmsg.ConfigSourceDynamicTopicConfig
+}
+
+// describeConfigs describes the configurations of topics and brokers.
+func (s *Server) describeConfigs(_ context.Context, r *request) kmsg.Response {
+	req := bodyOf[*kmsg.DescribeConfigsRequest](r)
+	resp := kmsg.NewPtrDescribeConfigsResponse()
+	resp.Version = r.version
+	for i := range req.Resources {
+		in := &req.Resources[i]
+		out := kmsg.NewDescribeConfigsResponseResource()
+		out.ResourceType, out.ResourceName = in.ResourceType, in.ResourceName
+		configs, code, err := s.configsOf(in)
+		if err != nil {
+			out.ErrorCode, out.ErrorMessage = r.code(code), optional(err.Error())
+		}
+		for _, c := range configs {
+			if len(in.ConfigNames) == 0 || slices.Contains(in.ConfigNames, c.Name) {
+				out.Configs = append(out.Configs, trimConfig(c, req))
+			}
+		}
+		resp.Resources = append(resp.Resources, out)
+	}
+	return resp
+}
+
+// trimConfig takes out what the client does not want.
+func trimConfig(c kmsg.DescribeConfigsResponseResourceConfig, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {
+	if !req.IncludeSynonyms {
+		c.ConfigSynonyms = nil
+	}
+	if !req.IncludeDocumentation {
+		c.Documentation = nil
+	}
+	return c
+}
+
+// configsOf returns all configurations of a resource, sorted by name.
+func (s *Server) configsOf(in *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, int16, error) {
+	snap := s.snapshot()
+	if snap == nil {
+		return nil, codeRequestTimedOut, metadata.ErrUnavailable
+	}
+	switch in.ResourceType {
+	case kmsg.ConfigResourceTypeTopic:
+		topic := snap.Topics[in.ResourceName]
+		if topic == nil {
+			return nil, codeUnknownTopicOrPartition, fmt.Errorf("%w %q", metadata.ErrUnknownTopic, clip(in.ResourceName))
+		}
+		return describeTopicConfigs(topic.Config), codeNone, nil
+	case kmsg.ConfigResourceTypeBroker:
+		if in.ResourceName != "" && in.ResourceName != strconv.Itoa(int(s.cfg.NodeID)) {
+			return nil, codeInvalidRequest, fmt.Errorf("this is broker %d; ask broker %q itself", s.cfg.NodeID, clip(in.ResourceName))
+		}
+		return s.describeBrokerConfigs(snap), codeNone, nil
+	default:
+		return nil, codeInvalidRequest, fmt.Errorf("resources of type %d have no configuration here; topics and brokers have", in.ResourceType)
+	}
+}
+
+func describeTopicConfigs(config metadata.TopicConfig) []kmsg.DescribeConfigsResponseResourceConfig {
+	var out []kmsg.DescribeConfigsResponseResourceConfig
+	for _, c := range topicConfigs(config) {
+		d := kmsg.NewDescribeConfigsResponseResourceConfig()
+		d.Name, d.Value, d.Source, d.ConfigType, d.Documentation = c.name, &c.value, c.source(), c.kind, &c.doc
+		if d.Source != kmsg.ConfigSourceDefaultConfig {
+			d.ConfigSynonyms = append(d.ConfigSynonyms, synonym(c.name, c.value, d.Source))
+		}
+		d.ConfigSynonyms = append(d.ConfigSynonyms, synonym(c.name, c.def, kmsg.ConfigSourceDefaultConfig))
+		out = append(out, d)
+	}
+	return out
+}
+
+func synonym(name, value string, source kmsg.ConfigSource) kmsg.DescribeConfigsResponseResourceConfigConfigSynonym {
+	syn := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+	syn.Name, syn.Value, syn.Source = name, &value, source
+	return syn
+}
+
+// describeBrokerConfigs tells what tools look for in a broker's configuration, as far as it is true here.
+func (s *Server) describeBrokerConfigs(snap *metadata.Snapshot) []kmsg.DescribeConfigsResponseResourceConfig {
+	facts := []struct {
+		name, value string
+		kind        kmsg.ConfigType
+	}{
+		{"auto.create.topics.enable", strconv.FormatBool(snap.AutoCreateTopics), kmsg.ConfigTypeBoolean},
+		{"broker.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt},
+		{"connections.max.idle.ms", formatMillis(s.cfg.IdleTimeout), kmsg.ConfigTypeLong},
+		{"default.replication.factor", "1", kmsg.ConfigTypeInt},
+		{"delete.topic.enable", "true", kmsg.ConfigTypeBoolean},
+		{"fetch.max.bytes", strconv.Itoa(maxFetchBytes), kmsg.ConfigTypeInt},
+		{"max.connections", strconv.Itoa(s.cfg.MaxConnections), kmsg.ConfigTypeInt},
+		{"max.connections.per.ip", strconv.Itoa(s.cfg.MaxConnectionsPerIP), kmsg.ConfigTypeInt},
+		{"min.insync.replicas", "1", kmsg.ConfigTypeInt},
+		{"node.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt},
+		{"num.partitions", formatInt(int64(max(snap.DefaultPartitions, 1))), kmsg.ConfigTypeInt},
+		{"socket.request.max.bytes", formatInt(int64(s.cfg.MaxRequestBytes)), kmsg.ConfigTypeInt},
+	}
+	out := make([]kmsg.DescribeConfigsResponseResourceConfig, 0, len(facts))
+	for _, f := range facts {
+		d := kmsg.NewDescribeConfigsResponseResourceConfig()
+		d.Name, d.Value, d.ConfigType, d.ReadOnly = f.name, &f.value, f.kind, true
+		d.Source = kmsg.ConfigSourceStaticBrokerConfig
+		d.ConfigSynonyms = append(d.ConfigSynonyms, synonym(f.name, f.value, d.Source))
+		out = append(out, d)
+	}
+	return out
+}

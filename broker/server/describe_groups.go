@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+)
+
+// describeGroups answers DescribeGroups. A group that nobody knows is Dead, and from v6 on an error (KIP-1043).
+func (s *Server) describeGroups(ctx context.Context, r *request) kmsg.Response {
+	req, _ := r.body.(*kmsg.DescribeGroupsRequest)
+	resp := kmsg.NewPtrDescribeGroupsResponse()
+	resp.Version = r.version
+	for _, id := range req.Groups {
+		resp.Groups = append(resp.Groups, s.describeGroup(ctx, r.version, id))
+	}
+	return resp
+}
+
+func (s *Server) describeGroup(ctx context.Context, version int16, id string) kmsg.DescribeGroupsResponseGroup {
+	group := kmsg.NewDescribeGroupsResponseGroup()
+	group.Group = id
+	known, code := s.groups.view(ctx, id, func(g *coordinator.Group) { fillDescription(&group, g.Describe()) })
+	group.ErrorCode = code
+	if known || code != codeNone {
+		return group
+	}
+	group.State = coordinator.StateDead
+	if version >= 6 {
+		message := fmt.Sprintf("there is no group %q", id)
+		group.ErrorCode, group.ErrorMessage = codeGroupIDNotFound, &message
+	}
+	return group
+}
+
+func fillDescription(group *kmsg.DescribeGroupsResponseGroup, d coordinator.Description) {
+	group.State, group.ProtocolType, group.Protocol = d.State, d.ProtocolType, d.Protocol
+	for _, m := range d.Members {
+		member := kmsg.NewDescribeGroupsResponseGroupMember()
+		member.MemberID, member.InstanceID = m.MemberID, optional(m.InstanceID)
+		member.ClientID, member.ClientHost = m.ClientID, "/"+m.Host // Java's InetAddress, as Kafka prints it
+		member.ProtocolMetadata, member.MemberAssignment = m.Metadata, m.Assignment
+		if d.Managed {
+			member.MemberAssignment = encodeShare(m.Share)
+		}
+		group.Members = append(group.Members, member)
+	}
+}

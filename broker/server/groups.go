@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
+)
+
+const (
+	// topicConsumerOffsets is the topic that holds committed offsets. The leader of one of its partitions coordinates the groups that hash
+	// to that partition, as in Kafka.
+	topicConsumerOffsets = "__consumer_offsets"
+	// maxGroupID is the longest group id that is taken, in bytes; Kafka takes what fits in a string of the wire, which no tool shows well.
+	maxGroupID = 255
+	// maxGroups is how many groups a partition of the offsets topic holds at most, so that invented group ids cannot take all memory.
+	maxGroups = 20000
+	// maxGroupMembers is how many members a group has at most; the next one is told GROUP_MAX_SIZE_REACHED.
+	maxGroupMembers = 10000
+	// idleGroup is how long a group without members and offsets is remembered after its last request.
+	idleGroup = 10 * time.Minute
+	// sweepInterval is how often groups that are idle and logs that have grown are looked for.
+	sweepInterval = time.Minute
+	// loadRetry is how long a partition whose log could not be read waits before it is tried again.
+	loadRetry = time.Second
+)
+
+// groupOptions are the settings of every group.
+var groupOptions = coordinator.Options{MaxMembers: maxGroupMembers}
+
+// Kafka's error codes that groups alone answer with.
+const (
+	codeCoordinatorLoading int16 = 14
+	codeCoordinatorMissing int16 = 15
+	codeNotCoordinator     int16 = 16
+	codeInvalidGroupID     int16 = 24
+	codeGroupIDNotFound    int16 = 69
+)
+
+// groups hosts the consumer groups that this broker coordinates: it keeps a coordinator.Group for each, feeds it requests, time and the
+// operator's plans, and makes what it decides durable before anyone hears of it. It knows no rule of a group itself.
+//
+// Locks are taken in the order hosted.mu, groupPartition.mu, groups.mu, groupTimers.mu.
+type groups struct {
+	s    *Server
+	self int32
+	now  func() time.Time
+	log  *slog.Logger
+
+	timers groupTimers
+	tokens atomic.Uint64
+	work   sync.WaitGroup
+
+	mu sync.Mutex
+	// parts holds the partitions of the offsets topic that this broker leads, by number.
+	parts map[int32]*groupPartition
+
+	// topics are those of the snapshot before, to see which are deleted. It belongs to run's goroutine.
+	topics map[string]*metadata.Topic
+}
+
+// newGroups makes the groups of a server; run does their work.
+func newGroups(s *Server) *groups {
+	return &groups{
+		s: s, self: s.cfg.NodeID, now: time.Now, log: s.log,
+		timers: groupTimers{wake: make(chan struct{}, 1)},
+		parts:  make(map[int32]*groupPartition),
+	}
+}
+
+// run follows the metadata and the clock until ctx ends. Then every waiting request is answered with NOT_COORDINATOR.
+func (g *groups) run(ctx context.Context) {
+	sweep := time.NewTicker(sweepInterval)
+	defer sweep.Stop()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+
+	changed := g.s.snapshotChanged()
+	g.follow(ctx)
+	for {
+		timer.Reset(g.timers.wait(g.now()))
+		select {
+		case <-ctx.Done():
+			g.stop(ctx)
+			return
+		case <-changed:
+			changed = g.s.snapshotChanged()
+			g.follow(ctx)
+		case <-sweep.C:
+			g.sweep(ctx)
+		case <-g.timers.wake:
+		case <-timer.C:
+			for _, h := range g.timers.due(g.now()) {
+				g.work.Go(func() { h.tick(ctx) })
+			}
+		}
+	}
+}
+
+// stop drops every partition and waits for the goroutines that run started.
+func (g *groups) stop(ctx context.Context) {
+	for _, p := range g.led() {
+		g.drop(ctx, p)
+	}
+	g.work.Wait()
+}
+
+// follow takes on the partitions of the offsets topic that this broker leads by now, drops those that it does not, and passes the
+// operator's plans on. The offsets of a deleted topic go, so that a later topic of its name is read from the start.
+func (g *groups) follow(ctx context.Context) {
+	snap := g.s.snapshot()
+	if snap == nil {
+		return
+	}
+	deleted := deletedTopics(g.topics, snap.Topics)
+	g.topics = snap.Topics
+	topic := snap.Topics[topicConsumerOffsets]
+	have := make(map[int32]bool)
+	for _, p := range g.led() {
+		if topic == nil || topic.ID != p.topic.ID || g.s.leads(topic, p.number) != codeNone {
+			g.drop(ctx, p)
+			continue
+		}
+		have[p.number] = true
+		p.follow(ctx, deleted)
+	}
+	if topic == nil {
+		return
+	}
+	for i, leader := range topic.Leaders {
+		if number := int32(i); leader == g.self && !have[number] {
+			g.take(ctx, topic, number)
+		}
+	}
+}
+
+// deletedTopics are the topics that were there before and have gone for good, or have another id by now, by name.
+func deletedTopics(before, now map[string]*metadata.Topic) []string {
+	var deleted []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if t := now[name]; before[name].DeleteData && (t == nil || t.ID != before[name].ID) {
+			deleted = append(deleted, name)
+		}
+	}
+	return deleted
+}
+
+// take begins to load a partition.
+func (g *groups) take(ctx context.Context, topic *metadata.Topic, number int32) {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &groupPartition{groups: g, topic: topic, number: number, cancel: cancel, hosted: make(map[string]*hosted)}
+	g.mu.Lock()
+	g.parts[number] = p
+	g.mu.Unlock()
+	g.work.Go(func() { p.load(ctx) })
+}
+
+// drop forgets a partition: requests that wait in its groups are answered with NOT_COORDINATOR.
+func (g *groups) drop(ctx context.Context, p *groupPartition) {
+	g.mu.Lock()
+	delete(g.parts, p.number)
+	g.mu.Unlock()
+	p.close()
+	g.log.InfoContext(ctx, "no longer coordinating groups", "partition", p.number)
+}
+
+// led returns the partitions that this broker coordinates or loads, by number.
+func (g *groups) led() []*groupPartition {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	parts := make([]*groupPartition, 0, len(g.parts))
+	for _, p := range g.parts {
+		parts = append(parts, p)
+	}
+	sort.Slice(parts, func(i, j int) bool { return parts[i].number < parts[j].number })
+	return parts
+}
+
+// sweep forgets groups that nobody has used for a while and that hold nothing, and shrinks logs that have grown.
+func (g *groups) sweep(ctx context.Context) {
+	before := g.now().Add(-idleGroup)
+	for _, p := range g.led() {
+		if !p.isReady() {
+			continue
+		}
+		for _, h := range p.all() {
+			h.expire(before)
+		}
+		if p.records.Load() >= shrinkRecords && p.shrinking.CompareAndSwap(false, true) {
+			g.work.Go(func() {
+				defer p.shrinking.Store(false)
+				if err := p.shrink(ctx); err != nil {
+					g.log.WarnContext(ctx, "cannot shrink the log of committed offsets; trying again", "partition", p.number, "error", err)
+				}
+			})
+		}
+	}
+}
+
+// coordinatorOf returns the broker that coordinates a group, or an error code.
+func coordinatorOf(snap *metadata.Snapshot, group string) (broker, partition int32, code int16) {
+	if snap == nil {
+		return -1, -1, codeCoordinatorMissing
+	}
+	t := snap.Topics[topicConsumerOffsets]
+	if t == nil || len(t.Leaders) == 0 {
+		return -1, -1, codeCoordinatorMissing
+	}
+	partition = offsetsPartition(group, len(t.Leaders))
+	if broker = t.Leaders[partition]; broker < 0 {
+		return -1, partition, codeCoordinatorMissing
+	}
+	return broker, partition, codeNone
+}
+
+// partition returns the loaded partition that a group belongs to, or an error code.
+func (g *groups) partition(group string) (*groupPartition, int16) {
+	broker, number, code := coordinatorOf(g.s.snapshot(), group)
+	if code != codeNone {
+		return nil, code
+	}
+	if broker != g.self {
+		return nil, codeNotCoordinator
+	}
+	g.mu.Lock()
+	p := g.parts[number]
+	g.mu.Unlock()
+	if p == nil || !p.isReady() {
+		return nil, codeCoordinatorLoading
+	}
+	return p, codeNone
+}
+
+// checkGroupID refuses group ids that no group can have.
+func checkGroupID(id string) int16 {
+	if id == "" || len(id) > maxGroupID {
+		return codeInvalidGroupID
+	}
+	return codeNone
+}
+
+// call passes a request on to its group and returns the answer, which may take as long as a rebalance. Where ctx ends before, the answer is
+// dropped. A request with create false does not bring a group into being.
+func (g *groups) call(ctx context.Context, group string, create bool, input func(coordinator.Token) coordinator.Input) coordinator.Reply {
+	for {
+		p, code := g.partition(group)
+		if code != codeNone {
+			return coordinator.Reply{Err: code}
+		}
+		h, code := p.get(group, create)
+		if code != codeNone {
+			return coordinator.Reply{Err: code}
+		}
+		if h == nil { // nobody knows the group: a new one answers, and is forgotten
+			h = newHosted(p, group)
+			h.fleeting = true
+		}
+		token := coordinator.Token(g.tokens.Add(1))
+		answer := make(chan coordinator.Reply, 1)
+		if !h.step(ctx, input(token), token, answer) {
+			continue // it was forgotten in the meantime
+		}
+		select {
+		case r := <-answer:
+			return r
+		case <-ctx.Done():
+			h.abandon(token)
+			return coordinator.Reply{Token: token, Err: codeCoordinatorMissing}
+		}
+	}
+}
+
+// view calls f with a group while nothing changes it; known is false where there is no such group.
+func (g *groups) view(ctx context.Context, group string, f func(*coordinator.Group)) (known bool, code int16) {
+	p, code := g.partition(group)
+	if code != codeNone {
+		return false, code
+	}
+	h, code := p.get(group, false)
+	if h == nil || code != codeNone {
+		return false, code
+	}
+	return h.view(ctx, f)
+}
+
+// offsetsPartition is the partition of the offsets topic that a group belongs to, computed as Kafka does: Java's String.hashCode without
+// its sign.
+func offsetsPartition(group string, partitions int) int32 {
+	return int32(int(javaHash(group)&0x7fffffff) % partitions)
+}
+
+// javaHash is Java's String.hashCode: over UTF-16 code units.
+func javaHash(s string) uint32 {
+	var h uint32
+	for _, r := range s {
+		if r >= 0x10000 {
+			r -= 0x10000
+			h = 31*h + uint32(0xd800+r>>10)
+			r = 0xdc00 + r&0x3ff
+		}
+		h = 31*h + uint32(r)
+	}
+	return h
+}

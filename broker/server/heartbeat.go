@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+)
+
+// heartbeat answers Heartbeat: whether the member still counts, and whether it is to join again.
+func (s *Server) heartbeat(ctx context.Context, r *request) kmsg.Response {
+	req, _ := r.body.(*kmsg.HeartbeatRequest)
+	resp := kmsg.NewPtrHeartbeatResponse()
+	resp.Version = r.version
+	if resp.ErrorCode = checkGroupID(req.Group); resp.ErrorCode != codeNone {
+		return resp
+	}
+	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input {
+		return coordinator.Heartbeat{Token: token, Client: clientOf(r, req.MemberID, req.InstanceID), Generation: req.Generation}
+	})
+	resp.ErrorCode = reply.Err
+	return resp
+}

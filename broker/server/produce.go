@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
+)
+
+// Produce, v0 to v13.
+//
+//   - v0 to v2 carry message sets, which are answered with UNSUPPORTED_FOR_MESSAGE_FORMAT. They are offered because librdkafka otherwise
+//     takes the broker for one that knows no record batches.
+//   - v3 has record batches and a transactional id, v7 zstd, v8 messages with errors, v9 is flexible, v10 names the leader with
+//     NOT_LEADER_OR_FOLLOWER (KIP-951), v13 names topics by id.
+//   - acks=-1 is answered when the batch is on disk, acks=1 when it is written, acks=0 never; with acks=0 an error closes the connection, as
+//     in Kafka, so that the producer asks for metadata again.
+
+// maxConcurrentAppends is how many partitions of a request are appended to at once, so that their syncs to disk overlap.
+const maxConcurrentAppends = 16
+
+// produce appends record batches.
+func (s *Server) produce(ctx context.Context, r *request) kmsg.Response {
+	req := bodyOf[*kmsg.ProduceRequest](r)
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = r.version
+	refusal := refuseProduce(req)
+	var appends errgroup.Group
+	appends.SetLimit(maxConcurrentAppends)
+	resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
+	single := len(req.Topics) == 1 && len(req.Topics[0].Partitions) == 1
+	for i := range req.Topics {
+		in, out := &req.Topics[i], &resp.Topics[i]
+		out.Default()
+		out.Topic, out.TopicID = in.Topic, in.TopicID
+		out.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(in.Partitions))
+		topic, code := s.producible(r.version, in)
+		for j := range in.Partitions {
+			p := &producePartition{s: s, topic: topic, acks: req.Acks, version: r.version, in: &in.Partitions[j], out: &out.Partitions[j]}
+			p.init()
+			switch {
+			case refusal != nil:
+				p.fail(refusal.code, refusal.msg)
+			case code != codeNone:
+				p.fail(code, "")
+			case single:
+				p.append(ctx)
+			default:
+				appends.Go(func() error { p.append(ctx); return nil })
+			}
+		}
+	}
+	_ = appends.Wait() // every partition has its own error
+	s.finishProduce(r, resp)
+	if req.Acks == 0 {
+		if r.failed != codeNone {
+			r.hangUp = fmt.Errorf("a produce with acks=0 failed with error code %d", r.failed)
+		}
+		return nil
+	}
+	return resp
+}
+
+// refuseProduce says what is wrong with a request as a whole.
+func refuseProduce(req *kmsg.ProduceRequest) *batchError {
+	switch {
+	case req.Acks < -1 || req.Acks > 1:
+		return &batchError{codeInvalidRequiredAcks, fmt.Sprintf("acks must be -1 (all), 0 or 1, not %d", req.Acks)}
+	case req.TransactionID != nil:
+		return &batchError{codeTransactionalIDDenied, "there are no transactions; remove transactional.id from the producer"}
+	}
+	return nil
+}
+
+// producible returns the topic that is produced to, or a code that holds for all its partitions.
+func (s *Server) producible(version int16, t *kmsg.ProduceRequestTopic) (*metadata.Topic, int16) {
+	var topic *metadata.Topic
+	unknown := codeUnknownTopicOrPartition
+	if version >= 13 {
+		topic, unknown = s.topicByID(t.TopicID), codeUnknownTopicID
+	} else {
+		topic = s.topic(t.Topic)
+	}
+	switch {
+	case t.Topic == topicConsumerOffsets, topic != nil && topic.Internal:
+		return nil, codeInvalidTopic // the brokers' own; what a client writes there is not to be trusted
+	case topic == nil:
+		return nil, unknown
+	}
+	return topic, codeNone
+}
+
+// finishProduce notes errors, and tells who leads the partitions that this broker does not.
+func (s *Server) finishProduce(r *request, resp *kmsg.ProduceResponse) {
+	snap := s.snapshot()
+	leaders := make(map[int32]bool)
+	for i := range resp.Topics {
+		for j := range resp.Topics[i].Partitions {
+			p := &resp.Topics[i].Partitions[j]
+			r.code(p.ErrorCode)
+			if p.CurrentLeader.LeaderID >= 0 {
+				leaders[p.CurrentLeader.LeaderID] = true
+			}
+		}
+	}
+	if len(leaders) == 0 || r.version < 10 {
+		return
+	}
+	for _, b := range snap.Brokers {
+		if leaders[b.ID] {
+			node := kmsg.NewProduceResponseBroker()
+			node.NodeID, node.Host, node.Port = b.ID, b.Host, b.Port
+			resp.Brokers = append(resp.Brokers, node)
+		}
+	}
+}
+
+// producePartition is the part of a produce that goes to one partition.
+type producePartition struct {
+	s       *Server
+	topic   *metadata.Topic
+	acks    int16
+	version int16
+	in      *kmsg.ProduceRequestTopicPartition
+	out     *kmsg.ProduceResponseTopicPartition
+}
+
+func (p *producePartition) init() {
+	p.out.Default()
+	p.out.Partition = p.in.Partition
+	p.out.BaseOffset, p.out.LogAppendTime, p.out.LogStartOffset = -1, -1, -1
+}
+
+func (p *producePartition) fail(code int16, msg string) {
+	p.out.ErrorCode = code
+	if msg != "" {
+		p.out.ErrorMessage = &msg
+	}
+}
+
+// append checks and appends the partition's batch. It runs in goroutines of its own, where a panic would end the broker.
+func (p *producePartition) append(ctx context.Context) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.s.metrics.panics.Inc()
+			p.s.log.Error("an append failed", "topic", p.topic.Name, "partition", p.in.Partition,
+				"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+			p.fail(codeUnknownServerError, "the broker failed; its log says why")
+		}
+	}()
+	if err := checkBatch(p.in.Records, p.version); err != nil {
+		var refused *batchError
+		if errors.As(err, &refused) {
+			p.fail(refused.code, refused.msg)
+		}
+		return
+	}
+	log, code := p.s.openLog(ctx, p.topic, p.in.Partition)
+	if code != codeNone {
+		p.fail(code, "")
+		if code == codeNotLeaderOrFollower {
+			p.out.CurrentLeader.LeaderID, p.out.CurrentLeader.LeaderEpoch = p.s.leaderOf(p.topic, p.in.Partition)
+		}
+		return
+	}
+	durability := storage.Written
+	if p.acks == -1 {
+		durability = storage.Synced
+	}
+	base, err := log.Append(ctx, p.in.Records, durability)
+	if err != nil {
+		p.failAppend(err)
+		return
+	}
+	p.out.BaseOffset, p.out.LogStartOffset = base, log.StartOffset()
+}
+
+// failAppend translates an error of the log. What is wrong with the disk is for the operator to know, too.
+func (p *producePartition) failAppend(err error) {
+	code := p.s.logCode(p.topic, p.in.Partition, err)
+	if code == codeKafkaStorageError {
+		p.s.logs.report(storage.Partition{Topic: p.topic.Name, Partition: p.in.Partition}, "cannot append to a partition", err)
+		p.fail(code, "the broker cannot write to its storage; its log says why")
+		return
+	}
+	p.fail(code, err.Error())
+}
+
+// leaderOf returns the leader of a partition and its epoch, -1 and -1 where there is none.
+func (s *Server) leaderOf(topic *metadata.Topic, partition int32) (id, epoch int32) {
+	if now := s.topic(topic.Name); now != nil && partition >= 0 && int(partition) < len(now.Leaders) && now.Leaders[partition] >= 0 {
+		return now.Leaders[partition], leaderEpoch
+	}
+	return -1, -1
+}

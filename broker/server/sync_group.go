@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+)
+
+// syncGroup answers SyncGroup: what the member is to read. Where the group has a leader, the answer comes when the leader has sent its plan.
+func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
+	req, _ := r.body.(*kmsg.SyncGroupRequest)
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = r.version
+	if resp.ErrorCode = checkGroupID(req.Group); resp.ErrorCode != codeNone {
+		return resp
+	}
+	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input { return syncInput(token, r, req) })
+	resp.ErrorCode = reply.Err
+	body, ok := reply.Body.(coordinator.SyncReply)
+	if !ok || reply.Err != codeNone {
+		return resp
+	}
+	resp.ProtocolType, resp.Protocol = &body.ProtocolType, &body.Protocol
+	resp.MemberAssignment = body.Assignment
+	if body.Managed {
+		resp.MemberAssignment = encodeShare(body.Share)
+	}
+	return resp
+}
+
+// syncInput translates a request. What the group keeps is copied.
+func syncInput(token coordinator.Token, r *request, req *kmsg.SyncGroupRequest) coordinator.Sync {
+	in := coordinator.Sync{
+		Token:       token,
+		Client:      clientOf(r, req.MemberID, req.InstanceID),
+		Generation:  req.Generation,
+		Assignments: make(map[string][]byte, len(req.GroupAssignment)),
+	}
+	if req.ProtocolType != nil {
+		in.ProtocolType = *req.ProtocolType
+	}
+	if req.Protocol != nil {
+		in.Protocol = *req.Protocol
+	}
+	for _, a := range req.GroupAssignment {
+		in.Assignments[a.MemberID] = bytes.Clone(a.MemberAssignment)
+	}
+	return in
+}
+
+// encodeShare encodes a share in the consumer protocol, version 0: later versions have the same fields, and every client reads it.
+func encodeShare(share []coordinator.TopicPartitions) []byte {
+	a := kmsg.NewConsumerMemberAssignment()
+	for _, tp := range share {
+		topic := kmsg.NewConsumerMemberAssignmentTopic()
+		topic.Topic, topic.Partitions = tp.Topic, tp.Partitions
+		a.Topics = append(a.Topics, topic)
+	}
+	return a.AppendTo(nil)
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package local is the storage engine that keeps every partition as a segmented commit log in a directory of the broker's volume.
+//
+// # Files
+//
+//	LOCK                          held with flock while an engine is open
+//	<topic>-<partition>/          one directory for each partition; the number is decimal, without leading zeros
+//	  00000000000000000000.log    a segment, named by its base offset (20 digits)
+//	  00000000000000000000.index  the index of a sealed segment
+//	  meta                        leader epoch and start offset
+//	  synced                      the mark: how much was on disk at the last fsync
+//	  producers                   the idempotent producers at the base of the last segment
+//	  clean                       the clean-shutdown marker, with the state of the active segment
+//	deleted~<n>/                  a partition's directory that is being deleted; removed at the next start
+//
+// Topic names are Kafka's, [a-zA-Z0-9._-]{1,249} other than "." and "..", so the last '-' splits a directory's name. Other names are
+// left alone. The last segment is the active one, which is appended to; the others are sealed and never change.
+//
+// All integers are big-endian. A CRC is a CRC-32C (Castagnoli) of all bytes of the file before it.
+//
+// # Segment
+//
+// Record batches of format v2, one after the other, as their producers made and compressed them. Two fields are the log's: the base
+// offset, bytes 0 to 7, and the partition leader epoch, bytes 12 to 15. A batch's CRC-32C covers it from its attributes, byte 21, on,
+// so that setting them leaves it valid. Every batch's base offset is the one after the last offset of the batch before it.
+//
+// # Index
+//
+//	 0  8  "RMINDEX1"
+//	 8  8  base offset
+//	16  8  bytes of the segment
+//	24  8  the offset after its last record
+//	32  8  its max timestamp, milliseconds since 1970; -1: none
+//	40  4  CRC
+//	44  4  number of entries
+//	48 24n entries, one for the first batch and for the first after every IndexIntervalBytes:
+//	       8 base offset of the batch, 8 its position in the segment, 8 the max timestamp of all batches before it
+//	..  4  CRC
+//
+// It is on disk before the next segment is made. One that is missing or does not fit its segment is made anew. The active segment's
+// index is in memory.
+//
+// # Meta
+//
+//	 0  8  "RMMETA01"
+//	 8  4  the newest leader epoch that opened the log
+//	12  8  start offset: records below it are trimmed
+//	20  4  CRC
+//
+// It is replaced by a rename. The start offset is on disk before a segment below it is removed.
+//
+// # Mark
+//
+//	0  8  everything below this offset is on disk
+//	8  4  CRC
+//
+// It is overwritten in place after every fsync of the segment, and not synced itself: after a crash of the process it is exact, after
+// one of the machine it may be older.
+//
+// # Producers
+//
+//	 0  8  "RMPRODS1"
+//	 8  8  an offset: what follows is the state of all batches below it
+//	16  4  number of producers, in the order of their ids, each:
+//	       8 producer id, 2 epoch, 1 number of batches (0 to 5), and for each of these, the oldest first:
+//	       4 first and 4 last sequence number, 8 first offset, 8 the offset after the last
+//	..  4  CRC
+//
+// It is written whenever a segment is sealed, so that recovery finds the producers by reading no more than the last segment.
+//
+// # Clean-shutdown marker
+//
+//	 0  8  "RMCLEAN1"
+//	 8  8  base offset of the active segment
+//	16  8  its bytes
+//	24  8  the offset after its last record
+//	32  8  its max timestamp; -1: none
+//	40  4  number of index entries, then these, as in an index
+//	..  4  number of producers, then these, as in producers
+//	..  4  CRC
+//
+// It is written last when a log is closed, and removed, and the directory synced, before a segment is written again. A start that finds
+// it reads no segment.
+//
+// # Recovery
+//
+// Without the marker the last segment is read whole. Each batch must have a sound header, a matching CRC and the offset that follows.
+//
+//   - The torn tail, which is cut off, is what follows the last sound batch of the last segment. Where an unsound batch has sound ones
+//     behind it, and begins at or above the mark, the tail begins there: a crash of the machine may keep a later write and lose an
+//     earlier one, and none of them was acknowledged.
+//   - Any other unsound bytes are damage: in a sealed segment, or below the mark, or where there is no mark. They stay, are reported
+//     with file, byte and offsets (storage.ErrDamaged), and are never served; everything around them is.
+//
+// What is above the mark is then written again and synced, because after a failed fsync Linux may hold pages as clean that are not on
+// disk. So everything that is served after a recovery is on disk. Sealed segments are not read: damage there shows when it is read.
+//
+// # Reading
+//
+// Every read checks each batch that it returns: header, CRC-32C, and that its offset follows from the index. So no damaged byte is
+// served, at a cost of about 0.1 ms for each MiB.
+//
+// # Appending
+//
+// Before anything is written, every batch must have: 61 bytes at least, and as many as it says; format v2; a matching CRC-32C; a record
+// count above 0 and a last offset delta of one less; at most Config.MaxBatchBytes; a known compression; no control or transactional
+// attribute; and, where it is not compressed, records that fill it exactly. Compressed records are not looked into.
+//
+// An idempotent producer's last five batches are known: one that comes again is answered with its first offset. A producer that is not
+// known may begin at any sequence number, as in Kafka, where its state may have expired (24 hours after its last append).
+//
+// A full disk is storage.ErrFull: what was written of the batch is cut off, and appends work again when there is room. After any other
+// failed write or a failed fsync the log takes no appends until Engine.Open opens it again; what was on disk is still read.
+package local

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
+)
+
+// commitLog is the log of one partition.
+//
+// Writers (append, roll, trim, retention, close) hold wmu for the whole of what they do; mu is held only to look at or change the
+// fields below it, never across I/O. Where both are held, wmu comes first. Readers hold neither while they read.
+type commitLog struct {
+	engine    *Engine
+	partition storage.Partition
+	dir       string
+	logger    *slog.Logger
+	mark      cachedFile
+
+	wmu   sync.Mutex
+	clean bool // the clean file is there: nothing was written since the log was opened. wmu guards it.
+	known producers
+
+	mu sync.Mutex
+	// segments is never empty, sorted by base, and replaced, not changed, when a segment comes or goes.
+	segments []*segment
+	epoch    int32
+	config   storage.Config
+	// Invariant: start <= hw <= end.
+	start, hw, end int64
+	size           int64
+	failed         error // why nothing can be appended until the log is opened again
+	closed         bool
+	// unsynced is the active segment while hw < end or it is being synced: its file stays in use for that long.
+	unsynced *segment
+	syncFile File
+	syncing  bool
+	synced   chan struct{} // closed after the sync that is going on; nil where nobody waits
+	watchers map[int]chan<- struct{}
+	watched  int
+	// ends holds where the last reads ended: whoever reads on from there need not look for the place.
+	ends    [keptEnds]readEnd
+	nextEnd int
+}
+
+// readEnd is a place at which a batch begins.
+type readEnd struct {
+	segment *segment
+	indexEntry
+}
+
+// keptEnds is how many consumers at different places a log serves without looking for their places.
+const keptEnds = 8
+
+var _ storage.Log = (*commitLog)(nil)
+
+func (l *commitLog) String() string {
+	return fmt.Sprintf("%s-%d", l.partition.Topic, l.partition.Partition)
+}
+
+func (l *commitLog) path(name string) string { return filepath.Join(l.dir, name) }
+
+func (l *commitLog) segmentPath(base int64, ext string) string { return l.path(segmentName(base, ext)) }
+
+// StartOffset is the offset of the oldest record, or EndOffset where there is none.
+func (l *commitLog) StartOffset() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start
+}
+
+// HighWatermark is the offset after the newest record that is on disk.
+func (l *commitLog) HighWatermark() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hw
+}
+
+// EndOffset is the offset that the next record gets.
+func (l *commitLog) EndOffset() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// Size is the number of bytes of the log's segments.
+func (l *commitLog) Size() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size
+}
+
+// Subscribe makes the log send on c, without blocking, whenever its high watermark grows or it is closed.
+func (l *commitLog) Subscribe(c chan<- struct{}) (cancel func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		notify(c)
+		return func() {}
+	}
+	id := l.watched
+	l.watched++
+	if l.watchers == nil {
+		l.watchers = make(map[int]chan<- struct{})
+	}
+	l.watchers[id] = c
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watchers, id)
+	}
+}
+
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// notifyAll tells the subscribers; mu is held. The order cannot be seen, as nothing blocks.
+func (l *commitLog) notifyAll() {
+	for _, c := range l.watchers {
+		notify(c)
+	}
+}
+
+// active is the segment that is appended to; wmu or mu is held.
+func (l *commitLog) active() *segment { return l.segments[len(l.segments)-1] }
+
+// writable says why nothing can be written now; wmu is held.
+func (l *commitLog) writable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.usable()
+}
+
+// usable says why nothing can be appended; mu is held.
+func (l *commitLog) usable() error {
+	switch {
+	case l.closed:
+		return storage.ErrClosed
+	case l.failed != nil:
+		return fmt.Errorf("the log takes no records until it is opened again: %w", l.failed)
+	}
+	return nil
+}
+
+// fail makes the log refuse to write. After a failed fsync the kernel may have dropped what was not written and say that all is
+// well the next time, so neither a retry nor a truncation tells what is on disk; only recovery does, which writes the tail anew.
+func (l *commitLog) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failLocked(err)
+}
+
+func (l *commitLog) failLocked(err error) {
+	if l.failed != nil || l.closed {
+		return
+	}
+	l.failed = err
+	l.wakeWaiters()
+	l.logger.Error("the log takes no records until it is opened again", "partition", l.String(), "error", err)
+}
+
+// syncDir makes the partition's directory durable. Where that fails nothing can be said about what it holds.
+func (l *commitLog) syncDir() error {
+	err := l.engine.fs.SyncDir(l.dir)
+	if err != nil {
+		err = fmt.Errorf("sync directory %s: %w", l.dir, err)
+		l.fail(err)
+	}
+	return err
+}
+
+// begin removes the clean-shutdown marker; it comes before anything else is written. wmu is held.
+func (l *commitLog) begin() error {
+	if !l.clean {
+		return nil
+	}
+	if err := removeIfThere(l.engine.fs, l.path(cleanFile)); err != nil {
+		return err
+	}
+	if err := l.syncDir(); err != nil {
+		return err
+	}
+	l.clean = false
+	return nil
+}
+
+// setLeader takes the epoch and config of an Open of a log that is open.
+func (l *commitLog) setLeader(epoch int32, c storage.Config) error {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	if err := l.writable(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	m := meta{epoch: epoch, start: l.start}
+	old := l.epoch
+	l.mu.Unlock()
+	if epoch < old {
+		return fmt.Errorf("leader epoch %d, where %d has opened the log: %w", epoch, old, storage.ErrFenced)
+	}
+	if epoch > old {
+		if err := l.writeMeta(m); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.epoch, l.config = epoch, c
+	return nil
+}
+
+// writeMeta makes epoch and start offset durable; wmu is held.
+func (l *commitLog) writeMeta(m meta) error {
+	if err := writeMeta(l.engine.fs, l.dir, m); err != nil {
+		return fullError(fmt.Errorf("write %s: %w", l.path(metaFile), err))
+	}
+	return l.syncDir()
+}
+
+// close makes everything durable, leaves a clean-shutdown marker and closes the log.
+func (l *commitLog) close() error {
+	l.wmu.Lock()
+	defer l.wmu.Unlock()
+	err := l.stop()
+	l.shut()
+	l.waitIdle()
+	return err
+}
+
+// waitIdle returns when no sync is going on; the log is closed.
+func (l *commitLog) waitIdle() {
+	for {
+		l.mu.Lock()
+		if !l.syncing {
+			l.mu.Unlock()
+			return
+		}
+		if l.synced == nil {
+			l.synced = make(chan struct{})
+		}
+		done := l.synced
+		l.mu.Unlock()
+		<-done
+	}
+}
+
+// stop syncs the log and writes the marker, where something was written since it was opened.
+func (l *commitLog) stop() error {
+	l.mu.Lock()
+	closed, failed, end := l.closed, l.failed, l.end
+	l.mu.Unlock()
+	if closed || l.clean {
+		return nil
+	}
+	if failed != nil {
+		return failed // recovery has to find out what is on disk
+	}
+	if err := l.waitSynced(end); err != nil {
+		return err
+	}
+	return l.writeClean()
+}
+
+func (l *commitLog) writeClean() error {
+	l.mu.Lock()
+	v := l.active().view()
+	l.mu.Unlock()
+	c := clean{base: v.base, size: v.size, next: v.next, maxTime: v.maxTime, index: v.index, producers: l.known}
+	if err := writeFile(l.engine.fs, l.path(cleanFile), c.encode()); err != nil {
+		return err
+	}
+	l.clean = true
+	return l.syncDir()
+}
+
+// shut marks the log closed, whatever is on disk, and ends all waiting; wmu is held.
+func (l *commitLog) shut() {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.closed = true
+	l.wakeWaiters()
+	l.notifyAll()
+	l.watchers = nil
+	segments := slices.Clone(l.segments)
+	l.mu.Unlock()
+	for _, s := range segments {
+		l.engine.files.remove(&s.file)
+	}
+	l.engine.files.remove(&l.mark)
+}
+
+// fullError adds storage.ErrFull to an error of a full disk.
+func fullError(err error) error {
+	if isFull(err) {
+		return fmt.Errorf("%w: %w", storage.ErrFull, err)
+	}
+	return err
+}

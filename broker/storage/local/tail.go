@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"fmt"
+	"math"
+)
+
+// openActive opens the last segment: after a clean stop from the marker, else by reading it.
+func (r *recovery) openActive() error {
+	seg := r.active()
+	if c := r.stopped; c != nil {
+		seg.next, seg.maxTime, seg.index = c.next, c.maxTime, c.index
+		r.known = c.producers
+		return nil
+	}
+	from, ps := readProducers(r.engine.fs, r.dir, r.now)
+	r.known = ps
+	if err := r.replaySealed(from); err != nil {
+		return err
+	}
+	t := tail{x: indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}, end: 0, next: seg.base, anew: -1}
+	if err := r.scanActive(&t, from); err != nil {
+		return err
+	}
+	if err := r.makeDurable(&t); err != nil {
+		return err
+	}
+	seg.size, seg.next, seg.maxTime, seg.index = t.end, t.next, t.x.maxTime, t.x.entries
+	if from > t.next {
+		// The snapshot knows of batches that the log has lost.
+		r.known = producers{}
+		return r.replayAll()
+	}
+	return nil
+}
+
+// tail is what was found of the last segment.
+type tail struct {
+	x    indexer
+	end  int64 // the byte after the last sound batch
+	next int64 // the offset after its last record
+	anew int64 // the byte from which on it is not known to be on disk; -1 where all is
+}
+
+// scanActive goes through the last segment up to the torn tail. The tail is what follows the last sound batch. It is also what
+// follows the first unsound one that was not yet known to be on disk: a crash of the machine may keep a later write and lose an
+// earlier one, and neither was acknowledged. An unsound batch that had been on disk is damage, and what follows it is kept.
+func (r *recovery) scanActive(t *tail, from int64) error {
+	return r.scan(r.active(), math.MaxInt64, func(sc *scanner, ev event) bool {
+		switch ev {
+		case atBatch:
+			t.add(sc, r.hasMark, r.marked)
+			if sc.head.base >= from {
+				r.known.apply(&sc.head, sc.head.base, r.now)
+			}
+			return true
+		case atDamage:
+			if r.hasMark && sc.damage.from >= r.marked {
+				return false
+			}
+			r.reportDamage(&sc.damage)
+			return true
+		case atTail, atEnd:
+		}
+		return false
+	})
+}
+
+func (t *tail) add(sc *scanner, hasMark bool, marked int64) {
+	t.x.add(sc.at, &sc.head)
+	t.end, t.next = sc.pos, sc.offset
+	if t.anew < 0 && (!hasMark || sc.head.next() > marked) {
+		t.anew = sc.at
+	}
+}
+
+// makeDurable cuts the torn tail off and makes all that is left durable. What the mark does not cover is written anew: after a failed
+// fsync the kernel may hold it as clean although it never reached the disk.
+func (r *recovery) makeDurable(t *tail) error {
+	seg := r.active()
+	f, err := r.engine.files.acquire(&seg.file)
+	if err != nil {
+		return err
+	}
+	defer r.engine.files.release(&seg.file)
+	if t.end < seg.size {
+		r.reportCut(seg, t)
+		if err = f.Truncate(t.end); err != nil {
+			return fmt.Errorf("cut the torn tail of %s off at byte %d: %w", seg.file.path, t.end, err)
+		}
+	}
+	if t.anew >= 0 {
+		if err = rewrite(f, t.anew, t.end); err != nil {
+			return fmt.Errorf("write the tail of %s anew: %w", seg.file.path, err)
+		}
+	}
+	if err = f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", seg.file.path, err)
+	}
+	if !r.hasMark || r.marked != t.next {
+		if err := writeFile(r.engine.fs, r.path(markFile), encodeMark(t.next)); err != nil {
+			return err
+		}
+	}
+	if err := r.syncDir(); err != nil {
+		return err
+	}
+	return r.engine.fs.SyncDir(r.engine.dir)
+}
+
+func (r *recovery) reportCut(seg *segment, t *tail) {
+	log, message := r.logger.Warn, "a torn tail is cut off"
+	if r.hasMark && r.marked > t.next {
+		log, message = r.logger.Error, "the disk has lost records that had been on it; what is left of the log's tail is cut off"
+	}
+	log(message, "partition", r.String(), "file", seg.file.path, "byte", t.end, "bytes", seg.size-t.end, "offset", t.next)
+}
+
+// rewrite writes the bytes [pos, end) of a file as they are.
+func rewrite(f File, pos, end int64) error {
+	b := make([]byte, min(end-pos, scanChunk))
+	for pos < end {
+		b = b[:min(end-pos, int64(len(b)))]
+		if n, err := f.ReadAt(b, pos); n < len(b) {
+			return err
+		}
+		if _, err := f.WriteAt(b, pos); err != nil {
+			return err
+		}
+		pos += int64(len(b))
+	}
+	return nil
+}
+
+// replaySealed applies the sealed segments' batches from the offset on to the producers. After a crash there is nothing to do: a
+// snapshot is written before a segment is made.
+func (r *recovery) replaySealed(from int64) error {
+	for i, seg := range r.segments[:len(r.segments)-1] {
+		if seg.next <= from {
+			continue
+		}
+		if err := r.replay(seg, r.segments[i+1].base, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *recovery) replayAll() error {
+	if err := r.replaySealed(0); err != nil {
+		return err
+	}
+	return r.replay(r.active(), math.MaxInt64, 0)
+}
+
+func (r *recovery) replay(seg *segment, limit, from int64) error {
+	return r.scan(seg, limit, func(sc *scanner, ev event) bool {
+		if ev == atBatch && sc.head.base >= from {
+			r.known.apply(&sc.head, sc.head.base, r.now)
+		}
+		return true
+	})
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
+)
+
+// OffsetForTime returns the first record whose timestamp is ts or later. See storage.Log.
+//
+// In a compressed batch it cannot see the records: it returns the batch's first record, with its timestamp, which may be older than ts.
+// Damage that it meets on the way is an error, since the record may be there.
+func (l *commitLog) OffsetForTime(ctx context.Context, ts int64) (offset, timestamp int64, ok bool, err error) {
+	offset, timestamp, ok, err = l.offsetForTime(ctx, ts)
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("look up time %d in %s: %w", ts, l, err)
+	}
+	return offset, timestamp, ok, nil
+}
+
+func (l *commitLog) offsetForTime(ctx context.Context, ts int64) (offset, timestamp int64, ok bool, err error) {
+	views, start, err := l.viewsForTime(ts)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	for i := range views {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, false, err
+		}
+		offset, timestamp, ok, err = l.segmentForTime(&views[i], ts, start)
+		if err != nil {
+			return 0, 0, false, l.explain(views[i].base, err)
+		}
+		if ok {
+			return offset, timestamp, true, nil
+		}
+	}
+	return 0, 0, false, nil
+}
+
+// viewsForTime returns the segments that may have a record of time ts or later, and the log's start.
+func (l *commitLog) viewsForTime(ts int64) ([]view, int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, 0, storage.ErrClosed
+	}
+	var views []view
+	for i, s := range l.segments {
+		if s.maxTime >= ts && s.next > l.start && s.base < l.hw {
+			views = append(views, l.viewOf(i))
+		}
+	}
+	return views, l.start, nil
+}
+
+func (l *commitLog) segmentForTime(v *view, ts, start int64) (offset, timestamp int64, ok bool, err error) {
+	f, err := l.engine.files.acquire(&v.file)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer l.engine.files.release(&v.file)
+	index, err := l.indexOf(v, f)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	at := placeOfTime(index, v.base, ts)
+	if first := placeOf(index, v.base, start); first.pos > at.pos {
+		at = first
+	}
+	sc := newScanner(f, v.file.path, v.size, at.pos, at.offset)
+	sc.limit = v.limit
+	for {
+		ev, err := sc.next()
+		switch {
+		case err != nil:
+			return 0, 0, false, err
+		case ev == atEnd:
+			return 0, 0, false, nil
+		case ev != atBatch:
+			return 0, 0, false, new(sc.damage)
+		case sc.head.base >= v.hw:
+			return 0, 0, false, nil
+		}
+		if sc.head.maxTimestamp >= ts && sc.head.next() > start {
+			if offset, timestamp, ok = recordForTime(sc.batch, &sc.head, ts, start); ok {
+				return offset, timestamp, true, nil
+			}
+		}
+	}
+}
+
+// recordForTime returns the first record of a batch from the offset start on whose timestamp is ts or later.
+func recordForTime(batch []byte, h *header, ts, start int64) (offset, timestamp int64, ok bool) {
+	switch {
+	case h.attributes&attrLogAppendTime != 0:
+		return max(h.base, start), h.maxTimestamp, true
+	case h.compressed():
+		return max(h.base, start), h.firstTimestamp, true
+	}
+	// The records were checked when they were appended, and their CRC now: they cannot fail to decode.
+	_ = eachRecord(batch[headerSize:], h.count, func(offsetDelta, timestampDelta int64) bool {
+		o, t := h.base+offsetDelta, h.firstTimestamp+timestampDelta
+		if o < max(h.base, start) || o >= h.next() || t < ts {
+			return true
+		}
+		offset, timestamp, ok = o, t, true
+		return false
+	})
+	return offset, timestamp, ok
+}
