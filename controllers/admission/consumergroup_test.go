@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+const (
+	groupIDFixed  = "groupID cannot be changed: the group would lose its offsets; create another ConsumerGroup and delete this one"
+	groupRefFixed = "clusterRef cannot be changed; create another ConsumerGroup in the other cluster and delete this one"
+	selectorRule  = "selector must not be empty, for it would match every pod of the namespace; give matchLabels or matchExpressions, or leave selector out"
+	graceRule     = "memberGracePeriod must be a duration from 0s to 1h, such as 10s"
+	handoffRule   = "handoffTimeout must be a duration from 0s to 1h, such as 10s"
+	replicasRule  = "replicas needs targetRef, the workload to scale; set targetRef or remove replicas"
+)
+
+// topics lists n topics.
+func topics(n int) string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("t%d", i))
+	}
+	return "topics: [" + strings.Join(names, ", ") + "]"
+}
+
+var _ = Describe("a ConsumerGroup", func() {
+	a := admission{kind: "ConsumerGroup", name: "billing"}
+
+	It("gets defaults", func(ctx SpecContext) {
+		obj, err := a.create(ctx, `{topics: [orders]}`)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(obj.Object["spec"]).To(Equal(map[string]any{
+			"topics": []any{"orders"}, "assigner": "ConsistentHash", "memberGracePeriod": "10s", "handoffTimeout": "30s", "offsets": map[string]any{},
+		}))
+	})
+
+	DescribeTable("is accepted with", a.accepts(),
+		Entry("the most topics", `{`+topics(100)+`}`),
+		Entry("a group id that is no resource name", `{topics: [orders], groupID: "Billing / EU"}`),
+		Entry("a selector of labels", `{topics: [orders], selector: {matchLabels: {app: billing}}}`),
+		Entry("a selector of expressions", `{topics: [orders], selector: {matchExpressions: [{key: app, operator: Exists}]}}`),
+		Entry("no grace period", `{topics: [orders], memberGracePeriod: 0s, handoffTimeout: 0s}`),
+		Entry("the longest grace period", `{topics: [orders], memberGracePeriod: 1h, handoffTimeout: 60m}`),
+		Entry("a workload to scale", `{topics: [orders], targetRef: {kind: Deployment, name: billing}, replicas: 0}`),
+		Entry("a workload alone", `{topics: [orders], targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: billing}}`),
+		Entry("each assigner", `{topics: [orders], assigner: Range}`),
+		Entry("each start", `{topics: [orders], offsets: {initial: Latest}}`),
+	)
+
+	DescribeTable("is refused with", a.refuses(),
+		Entry("no spec", `{metadata: {name: bare}}`, "spec: Required value"),
+		Entry("no topics", `{}`, "spec.topics: Required value"),
+		Entry("an empty list of topics", `{topics: []}`, "spec.topics in body should have at least 1 items"),
+		Entry("too many topics", `{`+topics(101)+`}`, "spec.topics: Too many: 101: must have at most 100 items"),
+		Entry("a topic twice", `{topics: [orders, orders]}`, `spec.topics[1]: Duplicate value: "orders"`),
+		Entry("an illegal topic", `{topics: [shop/orders]}`, "spec.topics[0] in body should match"),
+		Entry("an empty topic", `{topics: [""]}`, "spec.topics[0] in body should be at least 1 chars long"),
+		Entry("too long a topic", `{topics: ["`+strings.Repeat("x", 250)+`"]}`, "spec.topics[0]: Too long: may not be more than 249"),
+		Entry("an empty group id", `{topics: [orders], groupID: ""}`, "spec.groupID in body should be at least 1 chars long"),
+		Entry("too long a group id", `{topics: [orders], groupID: "`+strings.Repeat("x", 256)+`"}`, "spec.groupID: Too long: may not be more than 255"),
+		Entry("an empty selector", `{topics: [orders], selector: {}}`, selectorRule),
+		Entry("a selector of no labels", `{topics: [orders], selector: {matchLabels: {}}}`, selectorRule),
+		Entry("a selector of no labels and no expressions", `{topics: [orders], selector: {matchLabels: {}, matchExpressions: []}}`, selectorRule),
+		Entry("an unknown assigner", `{topics: [orders], assigner: Fair}`, `spec.assigner: Unsupported value: "Fair": supported values: "ConsistentHash", "Sticky", "RoundRobin", "Range"`),
+		Entry("an unknown start", `{topics: [orders], offsets: {initial: earliest}}`, `spec.offsets.initial: Unsupported value: "earliest": supported values: "Earliest", "Latest"`),
+		Entry("too long a grace period", `{topics: [orders], memberGracePeriod: 61m}`, graceRule),
+		Entry("a negative grace period", `{topics: [orders], memberGracePeriod: -1s}`, graceRule),
+		Entry("a grace period without a unit", `{topics: [orders], memberGracePeriod: "10"}`, graceRule),
+		Entry("too long a handoff", `{topics: [orders], handoffTimeout: 2h}`, handoffRule),
+		Entry("a handoff in days", `{topics: [orders], handoffTimeout: 1d}`, handoffRule),
+		Entry("replicas of nothing", `{topics: [orders], replicas: 3}`, replicasRule),
+		Entry("fewer than no replicas", `{topics: [orders], targetRef: {kind: Deployment, name: x}, replicas: -1}`, "spec.replicas in body should be greater than or equal to 0"),
+		Entry("too many replicas", `{topics: [orders], targetRef: {kind: Deployment, name: x}, replicas: 10001}`, "spec.replicas in body should be less than or equal to 10000"),
+		Entry("an unknown kind of workload", `{topics: [orders], targetRef: {kind: DaemonSet, name: x}}`, `spec.targetRef.kind: Unsupported value: "DaemonSet": supported values: "Deployment", "StatefulSet"`),
+		Entry("an unknown API of a workload", `{topics: [orders], targetRef: {apiVersion: v1, kind: Deployment, name: x}}`, `spec.targetRef.apiVersion: Unsupported value: "v1"`),
+		Entry("a workload without a name", `{topics: [orders], targetRef: {kind: Deployment}}`, "spec.targetRef.name: Required value"),
+		Entry("a field that does not exist", `{topics: [orders], members: 3}`, `unknown field "spec.members"`),
+	)
+
+	DescribeTable("may change", a.acceptsChange(),
+		Entry("what is not fixed", `{topics: [orders]}`,
+			`{topics: [invoices, orders], selector: {matchLabels: {app: billing}}, assigner: Sticky, memberGracePeriod: 0s, handoffTimeout: 1m, offsets: {initial: Earliest}, targetRef: {kind: Deployment, name: x}, replicas: 3}`),
+		Entry("nothing", `{topics: [orders], groupID: b, clusterRef: web}`, `{topics: [orders], groupID: b, clusterRef: web}`),
+	)
+
+	DescribeTable("may not change", a.refusesChange(),
+		Entry("its group id", `{topics: [orders], groupID: a}`, `{topics: [orders], groupID: b}`, groupIDFixed),
+		Entry("its group id to the default", `{topics: [orders], groupID: a}`, `{topics: [orders]}`, groupIDFixed),
+		Entry("its group id from the default", `{topics: [orders]}`, `{topics: [orders], groupID: b}`, groupIDFixed),
+		Entry("its cluster", `{topics: [orders], clusterRef: web}`, `{topics: [orders], clusterRef: other}`, groupRefFixed),
+		Entry("its cluster to the default", `{topics: [orders], clusterRef: web}`, `{topics: [orders]}`, groupRefFixed),
+		Entry("its cluster from the default", `{topics: [orders]}`, `{topics: [orders], clusterRef: web}`, groupRefFixed),
+	)
+})

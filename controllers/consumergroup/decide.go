@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumergroup
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
+	"github.com/ringmaster-dev/ringmaster/broker/assigner"
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+	"github.com/ringmaster-dev/ringmaster/controllers/internal/apply"
+)
+
+const (
+	// maxStatusBytes is the largest status that is written, as JSON. etcd takes objects of 1.5 MiB, and the brokers and every other
+	// watcher get each change whole.
+	maxStatusBytes = 1_000_000
+	// maxMembers is the largest number of members that the API takes.
+	maxMembers = 10_000
+)
+
+// refusals are the reasons that stand for something that the user must mend.
+var refusals = map[string]bool{
+	v1alpha1.ReasonClusterNotFound:  true,
+	v1alpha1.ReasonClusterAmbiguous: true,
+	v1alpha1.ReasonGroupIDTaken:     true,
+	v1alpha1.ReasonInvalidSelector:  true,
+	v1alpha1.ReasonStatusTooLarge:   true,
+	v1alpha1.ReasonTargetNotFound:   true,
+	v1alpha1.ReasonTargetTaken:      true,
+}
+
+// verdict is what becomes of a ConsumerGroup.
+type verdict struct {
+	status v1alpha1.ConsumerGroupStatus
+	// rebalanced says that the assignment changed; status.lastRebalance says how.
+	rebalanced bool
+	// deadline is when to decide again although nothing happens, zero for never.
+	deadline time.Time
+}
+
+// decide is a pure function of the time, the group and the facts.
+func decide(now time.Time, group *v1alpha1.ConsumerGroup, f facts) verdict {
+	v := verdict{status: *group.Status.DeepCopy()}
+	s := &v.status
+	s.ObservedGeneration = group.Generation
+	s.GroupID = group.KafkaID()
+	if s.State == "" {
+		s.State = v1alpha1.GroupEmpty
+	}
+	if f.problem != nil {
+		// The assignment stands: a second BrokerCluster, or one that is made anew, must stop no consumer.
+		setReady(now, s, f.problem.Reason, f.problem.Message)
+		return v
+	}
+	s.ClusterRef = f.cluster
+	if f.invalid != nil {
+		setReady(now, s, v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.selector cannot be used; correct it: %v", f.invalid))
+		return v
+	}
+	wasManaged := s.Selector != ""
+	s.Selector = f.selectorString()
+	if f.selector == nil && f.holder == "" && !wasManaged {
+		// The members are the clients that join over the wire, which this controller does not see.
+		s.Partitions = partitions(f.topics)
+		setReady(now, s, v1alpha1.ReasonWireGroup, wireMessage(group))
+		return v
+	}
+	out := coordinator.Decide(now, podsInput(group, f))
+	fillStatus(now, s, out)
+	v.rebalanced, v.deadline = out.Changed, out.Deadline
+	reason, message := readiness(group, f, out)
+	setReady(now, s, reason, message)
+	if equality.Semantic.DeepEqual(group.Status, v.status) {
+		return v
+	}
+	if size := sizeOf(s); size != "" {
+		return tooLarge(now, group, f, size)
+	}
+	return v
+}
+
+// podsInput is the coordinator's input. A group that does not hold its id, or has lost its selector, has no pods.
+func podsInput(group *v1alpha1.ConsumerGroup, f facts) coordinator.PodsInput {
+	in := coordinator.PodsInput{
+		Seats:      seatsOf(group.Status.Members),
+		Generation: group.Status.Generation,
+		Topics:     f.topics,
+	}
+	if f.holder == "" {
+		in.Pods = f.pods
+	}
+	if group.Spec.MemberGracePeriod != nil {
+		in.GracePeriod = group.Spec.MemberGracePeriod.Duration
+	}
+	// The API server lets only the names of assigners pass, and sets the default; Decide takes nil for that default.
+	if a, err := assigner.ByName(string(group.Spec.Assigner)); err == nil {
+		in.Assigner = a
+	}
+	return in
+}
+
+// fillStatus writes a decision of the coordinator into a status.
+func fillStatus(now time.Time, s *v1alpha1.ConsumerGroupStatus, out coordinator.PodsOutput) {
+	s.State = v1alpha1.GroupStable
+	if len(out.Seats) == 0 {
+		s.State = v1alpha1.GroupEmpty
+	}
+	s.Generation = out.Generation
+	s.Replicas = int32(len(out.Seats))
+	s.Partitions = int32(out.Partitions)
+	s.Members = membersOf(out.Seats)
+	s.Assignments = compact(s.Members)
+	if out.Changed {
+		s.LastRebalance = &v1alpha1.Rebalance{
+			Time: metav1.NewTime(now.UTC().Truncate(time.Second)), Reason: out.Reason, Message: out.Message,
+			Moved: int32(out.Moved), Minimum: int32(out.Minimum),
+		}
+	}
+}
+
+// readiness returns the reason and message of the Ready condition for a group whose members were decided.
+func readiness(group *v1alpha1.ConsumerGroup, f facts, out coordinator.PodsOutput) (reason, message string) {
+	pending := pendingTopics(f)
+	switch {
+	case f.holder != "":
+		return v1alpha1.ReasonGroupIDTaken, fmt.Sprintf(
+			"group id %s of BrokerCluster %s is already that of the ConsumerGroup %s; delete one of the two, or create this one anew with another groupID",
+			group.KafkaID(), f.cluster, f.holder)
+	case group.Spec.TargetRef != nil && f.target == nil:
+		return v1alpha1.ReasonTargetNotFound, fmt.Sprintf(
+			"there is no %s %s in this namespace; create it, or correct targetRef", group.Spec.TargetRef.Kind, group.Spec.TargetRef.Name)
+	case f.scaler != "":
+		return v1alpha1.ReasonTargetTaken, fmt.Sprintf(
+			"%s %s is already scaled by the ConsumerGroup %s; remove replicas from one of the two", group.Spec.TargetRef.Kind, group.Spec.TargetRef.Name, f.scaler)
+	case f.selector == nil:
+		return v1alpha1.ReasonWireGroup, wireMessage(group)
+	case pending != "":
+		return v1alpha1.ReasonTopicsPending, pending
+	case len(out.Seats) == 0:
+		return v1alpha1.ReasonNoMembers, fmt.Sprintf(
+			"no pod that matches %s is running and ready; start one, or look at them: kubectl --namespace %s get pods --selector '%s'",
+			f.selector, group.Namespace, f.selector)
+	}
+	return v1alpha1.ReasonAssigned, fmt.Sprintf("%s of %s, read by %s",
+		count(out.Partitions, "partition"), count(len(f.topics), "topic"), count(len(out.Seats), "member"))
+}
+
+func wireMessage(group *v1alpha1.ConsumerGroup) string {
+	return "without a selector the members are the clients that join; see them with: ringmaster group describe " + group.KafkaID()
+}
+
+// pendingTopics says which topics the group waits for, empty for none.
+func pendingTopics(f facts) string {
+	var phrases []string
+	if len(f.missing) > 0 {
+		phrases = append(phrases, fmt.Sprintf("waiting for %s of BrokerCluster %s; create a Topic for each", strings.Join(f.missing, ", "), f.cluster))
+	}
+	var unplaced []string
+	for _, name := range slices.Sorted(maps.Keys(f.topics)) {
+		if f.topics[name] <= 0 {
+			unplaced = append(unplaced, name)
+		}
+	}
+	if len(unplaced) > 0 {
+		phrases = append(phrases, fmt.Sprintf("waiting for BrokerCluster %s to take up %s", f.cluster, strings.Join(unplaced, ", ")))
+	}
+	if len(phrases) == 0 {
+		return ""
+	}
+	return strings.Join(phrases, "; ") + "; the group's other topics are read"
+}
+
+// sizeOf says what is too large about a status, empty for nothing.
+func sizeOf(s *v1alpha1.ConsumerGroupStatus) string {
+	if len(s.Members) > maxMembers {
+		return fmt.Sprintf("%d members are more than the %d that a group may have", len(s.Members), maxMembers)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Sprintf("the status cannot be encoded: %v", err)
+	}
+	if len(raw) > maxStatusBytes {
+		return fmt.Sprintf("a status of %d bytes is larger than the %d that a ConsumerGroup may have", len(raw), maxStatusBytes)
+	}
+	return ""
+}
+
+// tooLarge refuses a decision that does not fit: the last assignment stands.
+func tooLarge(now time.Time, group *v1alpha1.ConsumerGroup, f facts, size string) verdict {
+	v := verdict{status: *group.Status.DeepCopy()}
+	s := &v.status
+	s.ObservedGeneration = group.Generation
+	s.GroupID = group.KafkaID()
+	s.ClusterRef = f.cluster
+	s.Selector = f.selectorString()
+	if s.State == "" {
+		s.State = v1alpha1.GroupEmpty
+	}
+	setReady(now, s, v1alpha1.ReasonStatusTooLarge, size+"; the last assignment stands; use fewer members or partitions, or several groups")
+	return v
+}
+
+// setReady sets the Ready condition.
+func setReady(now time.Time, s *v1alpha1.ConsumerGroupStatus, reason, message string) {
+	condition := metav1.Condition{
+		Type:               v1alpha1.ConditionReady,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: s.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
+		Reason:             reason,
+		Message:            apply.Message(message),
+	}
+	if reason == v1alpha1.ReasonAssigned || reason == v1alpha1.ReasonWireGroup {
+		condition.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&s.Conditions, condition)
+}
+
+func ready(group *v1alpha1.ConsumerGroup) *metav1.Condition {
+	return meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionReady)
+}
+
+func partitions(topics map[string]int32) int32 {
+	var sum int32
+	for _, n := range topics {
+		sum += n
+	}
+	return sum
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumergroup
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
+)
+
+func member(name string, assignments ...v1alpha1.TopicAssignment) v1alpha1.GroupMember {
+	return v1alpha1.GroupMember{Name: name, UID: "uid", IP: "10.0.0.1", Node: "node", Phase: v1alpha1.MemberActive, Assignments: assignments}
+}
+
+func share(topic string, partitions ...int32) v1alpha1.TopicAssignment {
+	return v1alpha1.TopicAssignment{Topic: topic, Partitions: partitions}
+}
+
+func TestCompact(t *testing.T) {
+	many := make([]v1alpha1.GroupMember, 0, 1000)
+	for i := range 1000 {
+		many = append(many, member(fmt.Sprint("web-", i), share("orders", int32(i))))
+	}
+	cases := map[string]struct {
+		members []v1alpha1.GroupMember
+		want    string
+	}{
+		"nobody":                    {want: ""},
+		"runs and single ones":      {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0, 1, 2, 3, 7)), member("web-1", share("orders", 4, 5, 8))}, want: "web-0:orders[0-3,7] web-1:orders[4-5,8]"},
+		"several topics":            {members: []v1alpha1.GroupMember{member("web-0", share("clicks", 0), share("orders", 1, 2))}, want: "web-0:clicks[0],orders[1-2]"},
+		"a member without any":      {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0)), member("web-1")}, want: "web-0:orders[0] web-1:-"},
+		"too many to show them all": {members: many, want: "1000 members; see .status.members"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := compact(tc.members); got != tc.want {
+				t.Errorf("compact = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMembersAndSeatsConvertBothWays(t *testing.T) {
+	deadline := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
+	waiting := member("web-1", share("clicks", 1), share("orders", 0, 2))
+	waiting.Phase, waiting.GraceDeadline = v1alpha1.MemberGrace, &deadline
+	members := []v1alpha1.GroupMember{member("web-0"), waiting}
+	if diff := cmp.Diff(members, membersOf(seatsOf(members))); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+}
