@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
+	"github.com/ringmaster-dev/ringmaster/broker/metadata/file"
+	"github.com/ringmaster-dev/ringmaster/broker/server"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
+)
+
+// Sources of metadata.
+const (
+	metadataFile       = "file"
+	metadataKubernetes = "kubernetes"
+)
+
+// logsDir is where the storage engine lies in the data directory; beside it lie the metadata.
+const logsDir = "logs"
+
+// brokerFlags are the flags of "broker".
+type brokerFlags struct {
+	dataDir           string
+	listen            string
+	advertise         string
+	metadata          *enum
+	autoCreate        bool
+	defaultPartitions int
+	nodeID            int32
+	healthListen      string
+	metricsListen     string
+	logLevel          *enum
+	logFormat         *enum
+	kubernetes        kubernetesFlags
+}
+
+func newBrokerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Run a broker",
+		Long: `Run a broker that any Kafka client can use, until SIGTERM or SIGINT; then requests in flight are answered and what was written is
+synced to disk.
+
+With --metadata file it is one broker on its own: topics live in topics.json in the data directory. With --metadata kubernetes it is a
+broker of a BrokerCluster: topics are Topic resources and managed groups are ConsumerGroup resources; the operator starts it so.
+
+Clients are told to reach the broker at --advertise. Without it that is the address that it listens on; where it listens on all addresses
+(0.0.0.0 or ::), the machine's host name if that can be looked up, else 127.0.0.1.
+
+--health-listen serves /healthz (200 while the process lives) and /readyz (200 while clients are served, else 503), --metrics-listen serves
+/metrics for Prometheus; both may be the same address.`,
+		Example: `  ringmaster broker --data-dir ./data
+  ringmaster broker --data-dir /var/lib/ringmaster --listen 0.0.0.0:9092 --advertise broker.example.com:9092
+  ringmaster broker --data-dir ./data --listen 127.0.0.1:0 --auto-create-topics=false --health-listen :8080 --metrics-listen :8080`,
+		Args: nothing,
+	}
+	f := &brokerFlags{
+		metadata: newEnum(metadataFile, metadataFile, metadataKubernetes),
+		logLevel: newEnum("info", "debug", "info", "warn", "error"), logFormat: newEnum("text", "text", "json"),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dataDir, "data-dir", "", "the `DIR` that holds records and metadata; it is made if there is none")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:9092", "the `HOST:PORT` to listen on; port 0 takes a free one, and the log says which")
+	flags.StringVar(&f.advertise, "advertise", "", "the `HOST:PORT` that clients are told (default: the address listened on)")
+	addEnum(cmd, f.metadata, "metadata", "", "where topics and managed groups come from")
+	flags.BoolVar(&f.autoCreate, "auto-create-topics", true, "create a topic when a client first names it (with --metadata file)")
+	flags.IntVar(&f.defaultPartitions, "default-partitions", 1, "partitions of a topic that is created without saying how many (with --metadata file)")
+	flags.Int32Var(&f.nodeID, "node-id", 1, "the broker's Kafka node id, at least 1 (with --metadata kubernetes: default from --pod-name)")
+	flags.StringVar(&f.healthListen, "health-listen", "", "the `HOST:PORT` to serve /healthz and /readyz on (default: none)")
+	flags.StringVar(&f.metricsListen, "metrics-listen", "", "the `HOST:PORT` to serve /metrics on (default: none)")
+	addEnum(cmd, f.logLevel, "log-level", "", "the least level that is logged")
+	addEnum(cmd, f.logFormat, "log-format", "", "how log lines are written, to standard error")
+	f.kubernetes.add(cmd)
+	noFiles(cmd, "listen", "advertise", "default-partitions", "node-id", "health-listen", "metrics-listen")
+	required(cmd, "data-dir")
+	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
+		panic(err) // only for a flag that was never added
+	}
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		if err := f.check(cmd); err != nil {
+			return err
+		}
+		log := newLogger(cmd.ErrOrStderr(), f.logLevel.value, f.logFormat.value)
+		err := f.run(cmd.Context(), log)
+		if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+			return nil // stopped before it had started
+		}
+		return err
+	})
+	return cmd
+}
+
+// check checks the flags that can be checked without touching anything.
+func (f *brokerFlags) check(cmd *cobra.Command) error {
+	if f.dataDir == "" {
+		return usagef("--data-dir must not be empty")
+	}
+	if f.nodeID < 1 {
+		return usagef("--node-id must be at least 1, not %d", f.nodeID)
+	}
+	if err := partitionsInRange("default-partitions", f.defaultPartitions); err != nil {
+		return err
+	}
+	for _, a := range []struct {
+		flag, value string
+		optional    bool
+	}{{"listen", f.listen, false}, {"health-listen", f.healthListen, true}, {"metrics-listen", f.metricsListen, true}} {
+		if a.value == "" && a.optional {
+			continue
+		}
+		if _, _, err := parseHostPort(a.value); err != nil {
+			return usagef("--%s: %v", a.flag, err)
+		}
+	}
+	if cmd.Flags().Changed("advertise") {
+		host, port, err := parseHostPort(f.advertise)
+		if err != nil {
+			return usagef("--advertise: %v", err)
+		}
+		if ip := net.ParseIP(host); host == "" || port == 0 || ip != nil && ip.IsUnspecified() {
+			return usagef("--advertise: clients cannot reach %q; give a host and a port, such as broker.example.com:9092", f.advertise)
+		}
+	}
+	if f.metadata.value == metadataFile {
+		return f.kubernetes.refuse(cmd)
+	}
+	if err := f.kubernetes.check(cmd); err != nil {
+		return err
+	}
+	id, err := f.kubernetes.nodeID(cmd, f.nodeID)
+	f.nodeID = id
+	return err
+}
+
+// run runs the broker until ctx ends.
+func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) (err error) {
+	if err := makeDataDir(f.dataDir); err != nil {
+		return err
+	}
+	ln, err := listen(ctx, "listen", f.listen)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(ln) // the server closes it; this is for the ways out before
+	engine, err := local.Open(filepath.Join(f.dataDir, logsDir), local.Options{Logger: log})
+	if err != nil {
+		return fmt.Errorf("open storage: %w", err)
+	}
+	defer func() {
+		if closeErr := engine.Close(); closeErr != nil && err == nil {
+			err = fmt.Errorf("close storage: %w", closeErr)
+		}
+	}()
+	md, err := f.openMetadata(ctx, log, ln.Addr())
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Config{NodeID: f.nodeID, Metadata: md, Engine: engine, Logger: log, Listener: ln})
+	if err != nil {
+		return fmt.Errorf("start the broker: %w", err)
+	}
+	web, err := newWeb(ctx, f.healthListen, f.metricsListen, srv)
+	if err != nil {
+		return err
+	}
+	log.Info("ringmaster broker", "listen", ln.Addr().String(), "advertise", clientAddress(md.Snapshot(), f.nodeID),
+		"dataDir", f.dataDir, "nodeID", f.nodeID, "metadata", f.metadata.value, "version", version)
+	if err := serve(ctx, srv, web); err != nil {
+		return err
+	}
+	log.Info("ringmaster broker stopped")
+	return nil
+}
+
+// serve runs the broker's server and its web listeners until ctx ends or one of them fails.
+func serve(ctx context.Context, srv *server.Server, w *web) error {
+	g, ctx := errgroup.WithContext(ctx)
+	webCtx, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error {
+		defer stopWeb() // last, so that /readyz says 503 while the server drains
+		return srv.Serve(ctx)
+	})
+	g.Go(func() error { return w.serve(webCtx) })
+	return g.Wait()
+}
+
+// openMetadata opens the source of metadata that the flags name.
+func (f *brokerFlags) openMetadata(ctx context.Context, log *slog.Logger, bound net.Addr) (server.Metadata, error) {
+	if f.metadata.value == metadataKubernetes {
+		return f.kubernetes.open(ctx, log, f.dataDir, f.nodeID)
+	}
+	host, port, err := f.advertised(ctx, bound, log)
+	if err != nil {
+		return nil, err
+	}
+	md, err := file.Open(f.dataDir, file.Options{
+		NodeID: f.nodeID, Host: host, Port: port, AutoCreateTopics: f.autoCreate, DefaultPartitions: clampInt32(int64(f.defaultPartitions)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the topics of data directory %s: %w", f.dataDir, err)
+	}
+	return md, nil
+}
+
+// clientAddress is where clients are told to reach a broker.
+func clientAddress(s *metadata.Snapshot, nodeID int32) string {
+	for _, b := range s.Brokers {
+		if b.ID == nodeID {
+			return net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		}
+	}
+	return ""
+}
+
+// makeDataDir makes the data directory and tries to write in it, so that the error comes now and names it.
+func makeDataDir(dir string) error {
+	fail := func(err error) error {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = fmt.Errorf("%s: %w", path.Path, path.Err)
+		}
+		return fmt.Errorf("cannot write to the data directory %s: %w; give a directory that this user can write to with --data-dir", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fail(err)
+	}
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return fail(err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// listen listens on the address that a flag gives.
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err == nil {
+		return ln, nil
+	}
+	var errno syscall.Errno
+	var dns *net.DNSError
+	why, advice := err.Error(), "give another --"+flag
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		why, advice = "the address is in use", fmt.Sprintf("stop what uses it, or give another --%s (port 0 takes a free one)", flag)
+	case errors.As(err, &dns):
+		why = fmt.Sprintf("the host %q cannot be looked up", dns.Name)
+	case errors.As(err, &errno):
+		why = errno.Error()
+	}
+	return nil, fmt.Errorf("cannot listen on %s: %s; %s", address, why, advice)
+}
+
+// advertised is the address that clients are told.
+func (f *brokerFlags) advertised(ctx context.Context, bound net.Addr, log *slog.Logger) (host string, port int32, err error) {
+	tcp, ok := bound.(*net.TCPAddr)
+	if !ok {
+		return "", 0, fmt.Errorf("listening on %s, which is not a TCP address", bound)
+	}
+	if f.advertise != "" {
+		return parseHostPort(f.advertise)
+	}
+	port = int32(tcp.Port)
+	if !tcp.IP.IsUnspecified() {
+		return cmp.Or(hostOf(f.listen), tcp.IP.String()), port, nil
+	}
+	host = reachableHost(ctx)
+	log.Warn("listening on all addresses, and clients are told to use one host; set --advertise if they cannot reach it", "host", host, "port", port)
+	return host, port, nil
+}
+
+// hostOf is the host of HOST:PORT as the user wrote it: a name stays a name.
+func hostOf(address string) string {
+	host, _, err := parseHostPort(address)
+	if err != nil {
+		return ""
+	}
+	return host
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestMistakesInTheCommandLineAreOneLine(t *testing.T) {
+	tests := map[string]struct {
+		args string
+		want string
+	}{
+		"an unknown command":           {"topics", `unknown command "topics" for "ringmaster" (did you mean topic?); see "ringmaster --help"`},
+		"an unknown subcommand":        {"topic frobnicate", `unknown command "frobnicate" for "ringmaster topic"; see "ringmaster topic --help"`},
+		"an unknown flag":              {"topic list --colour red", `unknown flag: --colour; see "ringmaster topic list --help"`},
+		"a flag without its value":     {"topic list --bootstrap", `flag needs an argument: --bootstrap; see "ringmaster topic list --help"`},
+		"an unknown output format":     {"topic list -o xml", `invalid argument "xml" for "-o, --output" flag: use table, json; see "ringmaster topic list --help"`},
+		"an argument too many":         {"topic describe a b", `ringmaster topic describe takes the NAME of a topic and nothing else, not "b"; see "ringmaster topic describe --help"`},
+		"an argument that is missing":  {"topic create", `ringmaster topic create needs the NAME of the topic; see "ringmaster topic create --help"`},
+		"an argument where none goes":  {"version 2", `ringmaster version takes no arguments, not "2"; see "ringmaster version --help"`},
+		"a flag that is required":      {"topic add-partitions orders", `required flag(s) "to" not set; see "ringmaster topic add-partitions --help"`},
+		"no partitions":                {"topic create x --partitions 0", `--partitions must be from 1 to 10000, not 0; see "ringmaster topic create --help"`},
+		"too many partitions":          {"topic add-partitions x --to 10001", `--to must be from 1 to 10000, not 10001; see "ringmaster topic add-partitions --help"`},
+		"a retention that is none":     {"topic create x --retention week", `--retention must be a duration of at least 1s, such as 168h, or -1 to keep records for ever, not "week"; see "ringmaster topic create --help"`},
+		"a config entry without value": {"topic create x --config retention.ms", `--config "retention.ms" is not KEY=VALUE, such as retention.ms=3600000; see "ringmaster topic create --help"`},
+		"retention twice":              {"topic create x --config retention.ms=1 --retention 1h", `give --retention or --config retention.ms, not both; see "ringmaster topic create --help"`},
+		"a bootstrap without port":     {"topic list --bootstrap localhost", `--bootstrap: "localhost" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},
+		"an empty bootstrap in a list": {"topic list --bootstrap a:1,", `--bootstrap: "" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},
+		"a bootstrap without host":     {"topic list --bootstrap :9092", `--bootstrap: ":9092" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},
+		"a timeout of nothing":         {"topic list --timeout 0s", `--timeout must be more than 0, such as 10s; see "ringmaster topic list --help"`},
+		"no topic to consume":          {"consume", `ringmaster consume needs the name of a TOPIC; see "ringmaster consume --help"`},
+		"an empty group":               {"consume x --group=", `--group must not be empty; see "ringmaster consume --help"`},
+		"a maximum of nothing":         {"consume x --max 0", `--max must be at least 1, not 0; see "ringmaster consume --help"`},
+		"an instance without group":    {"consume x --instance-id i", `--instance-id needs a value, and --group; see "ringmaster consume --help"`},
+		"an empty separator":           {"produce x --key-separator=", `--key-separator must not be empty; see "ringmaster produce --help"`},
+		"two kinds of key":             {"produce x --key-separator : --key k", `give --key or --key-separator, not both; see "ringmaster produce --help"`},
+		"a negative partition":         {"produce x --partition=-1", `--partition must be at least 0, not -1; see "ringmaster produce --help"`},
+		"two ways to a partition":      {"produce x --partition 1 --partitioner Sticky", `give --partition or --partitioner, not both; see "ringmaster produce --help"`},
+		"unknown acks":                 {"produce x --acks 2", `invalid argument "2" for "--acks" flag: use all, 1, 0; see "ringmaster produce --help"`},
+		"no data directory":            {"broker", `required flag(s) "data-dir" not set; see "ringmaster broker --help"`},
+		"an empty data directory":      {"broker --data-dir=", `--data-dir must not be empty; see "ringmaster broker --help"`},
+		"a port to listen on alone":    {"broker --data-dir d --listen 9092", `--listen: "9092" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster broker --help"`},
+		"a port that is too large":     {"broker --data-dir d --listen 127.0.0.1:70000", `--listen: "127.0.0.1:70000" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster broker --help"`},
+		"a health address of words":    {"broker --data-dir d --health-listen yes", `--health-listen: "yes" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster broker --help"`},
+		"advertising all addresses":    {"broker --data-dir d --advertise 0.0.0.0:9092", `--advertise: clients cannot reach "0.0.0.0:9092"; give a host and a port, such as broker.example.com:9092; see "ringmaster broker --help"`},
+		"advertising no port":          {"broker --data-dir d --advertise here:0", `--advertise: clients cannot reach "here:0"; give a host and a port, such as broker.example.com:9092; see "ringmaster broker --help"`},
+		"a node id of nothing":         {"broker --data-dir d --node-id 0", `--node-id must be at least 1, not 0; see "ringmaster broker --help"`},
+		"an unknown log level":         {"broker --data-dir d --log-level loud", `invalid argument "loud" for "--log-level" flag: use debug, info, warn, error; see "ringmaster broker --help"`},
+		"a cluster without Kubernetes": {"broker --data-dir d --cluster main", `--cluster goes with --metadata kubernetes; see "ringmaster broker --help"`},
+		"Kubernetes without a cluster": {"broker --data-dir d --metadata kubernetes", `--metadata kubernetes needs the name of the BrokerCluster: give --cluster; see "ringmaster broker --help"`},
+		"Kubernetes without a node id": {"broker --data-dir d --metadata kubernetes --cluster main", `--metadata kubernetes needs the broker's node id: give --node-id or --pod-name; see "ringmaster broker --help"`},
+		"a pod without an ordinal":     {"broker --data-dir d --metadata kubernetes --cluster main --pod-name main-x", `--pod-name "main-x" does not end in a node id of at least 1, such as main-broker-1; see "ringmaster broker --help"`},
+		"advertising in Kubernetes":    {"broker --data-dir d --metadata kubernetes --cluster main --advertise a:1", `--advertise goes with --metadata file; in Kubernetes the BrokerCluster says it; see "ringmaster broker --help"`},
+		"a plan of nothing":            {"group plan --partitions 0 --members 1 --then 2", `partitions must be from 1 to 1000000, not 0; see "ringmaster group plan --help"`},
+		"a plan of too much":           {"group plan --partitions 1000001 --members 1 --then 2", `partitions must be from 1 to 1000000, not 1000001; see "ringmaster group plan --help"`},
+		"a plan of negative members":   {"group plan --partitions 1 --members -1 --then 2", `the number of members must be from 0 to 100000, not -1; see "ringmaster group plan --help"`},
+		"a plan of too many members":   {"group plan --partitions 1 --members 1 --then 100001", `the number of members must be from 0 to 100000, not 100001; see "ringmaster group plan --help"`},
+		"an unknown assigner":          {"group plan --partitions 1 --members 1 --then 1 --assigner X", `invalid argument "X" for "--assigner" flag: use ConsistentHash, Range, RoundRobin, Sticky; see "ringmaster group plan --help"`},
+		"a number that is none":        {"group plan --partitions many --members 1 --then 1", `invalid argument "many" for "--partitions" flag: strconv.ParseInt: parsing "many": invalid syntax; see "ringmaster group plan --help"`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := cli(t, "", strings.Fields(tc.args)...)
+			if want := "ringmaster: " + tc.want + "\n"; r.code != exitUsage || r.out != "" || r.err != want {
+				t.Errorf("exit code %d, output %q, error\n%swant\n%s", r.code, r.out, r.err, want)
+			}
+		})
+	}
+}
+
+func TestAWrongBootstrapVariableIsNamed(t *testing.T) {
+	t.Setenv(envBootstrap, "nonsense")
+	r := cli(t, "", "topic", "list")
+	want := "ringmaster: RINGMASTER_BOOTSTRAP: \"nonsense\" is not HOST:PORT, such as 127.0.0.1:9092; see \"ringmaster topic list --help\"\n"
+	if r.code != exitUsage || r.err != want {
+		t.Errorf("exit code %d, error %q", r.code, r.err)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	args := strings.Fields("group plan --partitions 10000 --members 1000 --then 1001 --assigner ConsistentHash -o json")
+	if got, want := must(t, "", args...), `{"moved":9,"minimum":9,"maxLoad":10,"minLoad":9}`+"\n"; got != want {
+		t.Errorf("plan printed %q, want %q", got, want)
+	}
+	want := "ASSIGNER         MOVED   MINIMUM   MAX LOAD   MIN LOAD\nConsistentHash   3       3         3          3\n"
+	if got := must(t, "", strings.Fields("group plan --partitions 12 --members 3 --then 4")...); got != want {
+		t.Errorf("plan printed\n%s", got)
+	}
+}
+
+func TestEveryCommandIsDocumented(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("%s lacks a short or long description or an example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand())
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, args := range []string{"", "--help", "topic", "group --help", "consume --help"} {
+		if r := cli(t, "", strings.Fields(args)...); r.code != exitOK || r.err != "" || !strings.Contains(r.out, "Usage:") {
+			t.Errorf("%q: exit code %d, %q, %q", args, r.code, r.out, r.err)
+		}
+	}
+	if got := must(t, "", "version"); !strings.HasPrefix(got, "ringmaster dev go1.") {
+		t.Errorf("version printed %q", got)
+	}
+	if v := decoded[versionJSON](t, must(t, "", "version", "-o", "json")); v.Version != "dev" || v.Platform == "" {
+		t.Errorf("version = %+v", v)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want []string
+	}{
+		"output formats":     {[]string{"topic", "list", "-o", ""}, []string{"table", "json"}},
+		"formats of records": {[]string{"consume", "x", "-o", ""}, []string{"value", "table", "json"}},
+		"assigners":          {[]string{"group", "plan", "--assigner", ""}, []string{"ConsistentHash", "Range", "RoundRobin", "Sticky"}},
+		"partitioners":       {[]string{"produce", "x", "--partitioner", ""}, []string{"KeyHash", "RoundRobin", "Sticky", "ConsistentHash"}},
+		"metadata sources":   {[]string{"broker", "--metadata", ""}, []string{"file", "kubernetes"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := lines(must(t, "", append([]string{cobra.ShellCompNoDescRequestCmd}, tc.args...)...))
+			if len(got) < len(tc.want) || strings.Join(got[:len(tc.want)], " ") != strings.Join(tc.want, " ") {
+				t.Errorf("completions = %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if got := must(t, "", "completion", "bash"); !strings.Contains(got, "ringmaster") {
+		t.Error("no completion for bash")
+	}
+}
