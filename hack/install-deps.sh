@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs, through apt-get, the programs of the named groups that are missing; does nothing if none is.
+#
+#   install-deps.sh cluster   what hack/cluster needs to run
+#   install-deps.sh test      what make test, make lint and make e2e need besides
+set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin
+
+# PROGRAM:PACKAGE, each looked for in PATH. A program with a slash may be in any of the folders that distributions use.
+cluster=(containerd:containerd ctr:containerd runc:runc iptables:iptables conntrack:conntrack ip:iproute2 sysctl:procps
+  mount:mount nsenter:util-linux openssl:openssl cni/bridge:containernetworking-plugins)
+test=(gcc:gcc git:git kcat:kcat make:make shellcheck:shellcheck)
+
+present() {
+  if [[ $1 == cni/* ]]; then
+    for dir in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do [[ -x $dir/${1#cni/} ]] && return 0; done
+    return 1
+  fi
+  command -v "$1" >/dev/null
+}
+
+(($#)) || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+missing=()
+for group in "$@"; do
+  case $group in
+    cluster) pairs=("${cluster[@]}") ;;
+    test) pairs=("${test[@]}") ;;
+    *) echo "install-deps: unknown group \"$group\": say cluster or test" >&2; exit 2 ;;
+  esac
+  for pair in "${pairs[@]}"; do
+    present "${pair%%:*}" || [[ " ${missing[*]} " == *" ${pair#*:} "* ]] || missing+=("${pair#*:}")
+  done
+done
+((${#missing[@]})) || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "install-deps: missing ${missing[*]} and there is no apt-get here: install them with this system's package manager" >&2
+  exit 1
+fi
+if [[ $(id -u) != 0 ]]; then
+  echo "install-deps: missing ${missing[*]}: run \"sudo apt-get install ${missing[*]}\"" >&2
+  exit 1
+fi
+begin=$SECONDS
+echo "install-deps: installing ${missing[*]}" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export DEBIAN_FRONTEND=noninteractive
+if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+  tail -n 15 "$log" >&2
+  echo "install-deps: apt-get could not install ${missing[*]}" >&2
+  exit 1
+fi
+echo "install-deps: installed in $((SECONDS - begin)) s" >&2
