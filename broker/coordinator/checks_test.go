@@ -88,7 +88,9 @@ func (k *checker) reply(q openRequest, r Reply) {
 			k.old[body.MemberID] = true
 			return
 		}
-		k.joined(in, body.MemberID)
+		if k.s.g.managed != nil {
+			k.joined(in, body.MemberID)
+		}
 	case SyncReply:
 		in, _ := q.in.(Sync)
 		if body.Managed {
@@ -105,7 +107,8 @@ func (k *checker) joined(in Join, id string) {
 	kept := partitions{}
 	if slices.ContainsFunc(in.Protocols, func(p Protocol) bool { return p.Name == "cooperative-sticky" }) {
 		for _, tp := range flatten(in.Subscription.Owned) {
-			if k.reads[id][tp] {
+			// What nobody held it could claim.
+			if holder := k.s.g.managed.holders[tp]; k.reads[id][tp] || (holder != nil && holder.id == id) {
 				kept[tp] = true
 			}
 		}

@@ -114,6 +114,9 @@ func (f *operatorFlags) run(ctx context.Context, log *slog.Logger) error {
 	}
 	config.QPS = -1 // the API server has its own fair queues
 	config.UserAgent = operatorName + "/" + version
+	if err := f.portsAreFree(ctx); err != nil {
+		return err
+	}
 	if err := knowsResources(config); err != nil {
 		return err
 	}
@@ -136,6 +139,21 @@ func (f *operatorFlags) run(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("run the operator: %w", err)
 	}
 	log.Info(operatorName + " stopped")
+	return nil
+}
+
+// portsAreFree tells early and in one line what would otherwise come late, among the log lines of a manager that is under way.
+func (f *operatorFlags) portsAreFree(ctx context.Context) error {
+	health, err := listen(ctx, "health-listen", f.healthListen)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(health)
+	metrics, err := listen(ctx, "metrics-listen", f.metricsListen)
+	if err != nil {
+		return err
+	}
+	closeQuietly(metrics)
 	return nil
 }
 
@@ -201,6 +219,7 @@ func (f *operatorFlags) addControllers(mgr ctrl.Manager) error {
 		&brokercluster.Reconciler{Client: mgr.GetClient(), Recorder: recorder, BrokerImage: f.brokerImage},
 		&topic.Reconciler{Client: mgr.GetClient(), Recorder: recorder},
 		&consumergroup.Reconciler{Client: mgr.GetClient(), Recorder: recorder},
+		&consumergroup.LagPoller{Client: mgr.GetClient()},
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return err

@@ -99,9 +99,17 @@ func TestOperatorFailsInOneLine(t *testing.T) {
 			"--broker-image=x " + ports + "--kubeconfig=" + kubeconfig(t, bare.URL), exitFailed,
 			"does not know the resource BrokerCluster (ringmaster.dev/v1alpha1); install the custom resource definitions first",
 		},
-		"a port that is in use": {
+		"a metrics port that is in use": {
+			"--broker-image=x " + ports + "--metrics-listen=" + strings.TrimPrefix(whole.URL, "http://") + " --kubeconfig=" + kubeconfig(t, whole.URL),
+			exitFailed, "the address is in use",
+		},
+		"one port for both": {
+			"--broker-image=x --health-listen=127.0.0.1:18080 --metrics-listen=127.0.0.1:18080 --kubeconfig=" + kubeconfig(t, whole.URL),
+			exitFailed, "the address is in use",
+		},
+		"a health port that is in use": {
 			"--broker-image=x " + ports + "--health-listen=" + strings.TrimPrefix(whole.URL, "http://") + " --kubeconfig=" + kubeconfig(t, whole.URL),
-			exitFailed, "address already in use",
+			exitFailed, "the address is in use",
 		},
 	}
 	for name, tc := range tests {

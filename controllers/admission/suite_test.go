@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
-	"github.com/ringmaster-dev/ringmaster/controllers/internal/testenv"
+	"github.com/ringmaster-dev/ringmaster/test/testenv"
 )
 
 var (

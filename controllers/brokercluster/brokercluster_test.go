@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -380,5 +381,34 @@ var _ = Describe("a change of a BrokerCluster's spec", func() {
 				return len(c.Status.Conditions) == 1 && ready.ObservedGeneration == c.Generation && c.Status.ObservedGeneration == c.Generation, nil
 			}).Should(BeTrue())
 		}
+	})
+})
+
+var _ = Describe("the end of a BrokerCluster", func() {
+	It("waits for nothing, and a new one of its name takes over what is left", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		old := w.cluster(ctx, "web", 1)
+		w.settled(ctx, "web")
+		w.quiet(ctx)
+		Expect(env.Client.Delete(ctx, old)).To(Succeed())
+		_, err := read[v1alpha1.BrokerCluster](ctx, w, "web")()
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "nothing holds it")
+
+		By("what it had is not made again") // Kubernetes' garbage collector removes the rest; there is none here
+		Expect(env.Client.Delete(ctx, &appsv1.StatefulSet{ObjectMeta: w.meta("web")})).To(Succeed())
+		w.quiet(ctx)
+		Expect(w.children(ctx)).NotTo(HaveKey("StatefulSet web"))
+
+		next := w.cluster(ctx, "web", 2)
+		Eventually(func() bool {
+			children := w.children(ctx)
+			for _, child := range children {
+				if !metav1.IsControlledBy(child, next) || len(child.GetOwnerReferences()) != 1 {
+					return false
+				}
+			}
+			return len(children) == 9
+		}).Should(BeTrue())
+		w.quiet(ctx)
 	})
 })

@@ -94,7 +94,7 @@ func (r *Reconciler) ensureChildren(ctx context.Context, c *v1alpha1.BrokerClust
 			continue
 		}
 		if wrote {
-			ctrl.LoggerFrom(ctx).Info("applied", "kind", child.GetObjectKind().GroupVersionKind().Kind, "name", child.GetName())
+			ctrl.LoggerFrom(ctx).Info("applied", "kind", child.GetObjectKind().GroupVersionKind().Kind, "child", child.GetName())
 		}
 	}
 	return errors.Join(errs...)

@@ -23,8 +23,8 @@ import (
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/controllers/brokercluster"
 	"github.com/ringmaster-dev/ringmaster/controllers/consumergroup"
-	"github.com/ringmaster-dev/ringmaster/controllers/internal/testenv"
 	"github.com/ringmaster-dev/ringmaster/controllers/topic"
+	"github.com/ringmaster-dev/ringmaster/test/testenv"
 )
 
 const image = "ringmaster:test"

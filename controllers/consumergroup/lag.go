@@ -36,6 +36,14 @@ type LagPoller struct {
 	clients map[string]*kgo.Client
 }
 
+// SetupWithManager adds the poller to a manager.
+func (p *LagPoller) SetupWithManager(mgr ctrl.Manager) error {
+	if err := mgr.Add(p); err != nil {
+		return fmt.Errorf("set up the lag poller: %w", err)
+	}
+	return nil
+}
+
 // NeedLeaderElection says that one operator at a time does it.
 func (*LagPoller) NeedLeaderElection() bool { return true }
 

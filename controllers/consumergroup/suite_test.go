@@ -25,7 +25,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 	"github.com/ringmaster-dev/ringmaster/controllers/consumergroup"
-	"github.com/ringmaster-dev/ringmaster/controllers/internal/testenv"
+	"github.com/ringmaster-dev/ringmaster/test/testenv"
 )
 
 var (

@@ -77,8 +77,11 @@ func (r *Reconciler) setStatus(ctx context.Context, t *v1alpha1.Topic, d decisio
 		return nil
 	}
 	kind := corev1.EventTypeNormal
-	if refusals[is.Reason] {
+	switch {
+	case refusals[is.Reason]:
 		kind = corev1.EventTypeWarning
+	case is.Reason != v1alpha1.ReasonPlaced:
+		return nil // that brokers are awaited is no news
 	}
 	r.Recorder.Eventf(t, nil, kind, is.Reason, actionPlace, "%s", apply.Note(is.Message))
 	return nil

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
-	"github.com/ringmaster-dev/ringmaster/controllers/internal/testenv"
 	"github.com/ringmaster-dev/ringmaster/controllers/topic"
+	"github.com/ringmaster-dev/ringmaster/test/testenv"
 )
 
 var env *testenv.Env

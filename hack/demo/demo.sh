@@ -46,7 +46,7 @@ up() {
   kube load "$IMAGE_TAR"
 
   step "Installing the operator with Helm"
-  kube run "$HELM" upgrade --install ringmaster "$ROOT/charts/ringmaster" --namespace "$SYSTEM" --create-namespace \
+  kube run "$HELM" upgrade --install ringmaster "$ROOT/charts/ringmaster" --namespace "$SYSTEM" --create-namespace --take-ownership \
     --set image.repository="${IMAGE%:*}",image.tag="${IMAGE##*:}" --wait --timeout 3m >/dev/null
   # A second run may have built another image under the same name.
   if [[ -n ${RESTART:-} ]]; then kubectl -n "$SYSTEM" rollout restart deployment/ringmaster-operator; fi

@@ -24,7 +24,7 @@ var _ = Describe("Ringmaster on a real cluster", Ordered, func() {
 	It("installs with Helm", func() {
 		repository, tag, _ := strings.Cut(settings.image, ":")
 		out, err := command("", settings.helm, "upgrade", "--install", "ringmaster", settings.root+"/charts/ringmaster",
-			"--namespace", systemNamespace, "--create-namespace", "--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout", "3m")
+			"--namespace", systemNamespace, "--create-namespace", "--take-ownership", "--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout", "3m")
 		Expect(err).NotTo(HaveOccurred(), out)
 	})
 

@@ -45,6 +45,8 @@ var _ = BeforeSuite(func() {
 		Expect(*target).NotTo(BeEmpty(), "%s is not set: run \"make e2e\"", name)
 	}
 	settings.cluster = os.Getenv("E2E_CLUSTER_COMMAND")
+	others := kubectl("get", "deployments", "-A", "-l", "app.kubernetes.io/name=ringmaster", "--field-selector", "metadata.namespace!="+systemNamespace, "-o", "name")
+	Expect(others).To(BeEmpty(), "another operator runs on this cluster, and two of them undo each other's work; remove it (\"make demo-down\") and run again")
 	// An earlier run may have been cut off.
 	kubectl("delete", "namespace", namespace, systemNamespace, "--ignore-not-found", "--timeout=120s")
 	kubectl("create", "namespace", namespace)

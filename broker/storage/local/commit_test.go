@@ -39,19 +39,20 @@ func TestAppendsThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	l := reopen(t, g.fs())
 	ctx := context.Background()
 	var wg sync.WaitGroup
-	appendOne := func() {
+	appendOne := func(ts int64) {
 		wg.Go(func() {
-			if _, err := l.Append(ctx, simple("x"), storage.Synced); err != nil {
+			b := testBatch{First: ts, Records: values("x")}.Encode()
+			if _, err := l.Append(ctx, b, storage.Synced); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	woken := make(chan struct{}, 1)
 	defer l.Subscribe(woken)()
-	appendOne()
+	appendOne(1000)
 	<-g.started
 	for range 8 {
-		appendOne()
+		appendOne(2000)
 	}
 	for l.EndOffset() < 9 { // until all are written; nothing else tells
 		runtime.Gosched()
@@ -62,11 +63,17 @@ func TestAppendsThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	if b, err := l.Read(ctx, 0, 1000); len(b) != 0 || err != nil {
 		t.Fatal("a record is served before it is on disk", err)
 	}
+	if _, _, ok, err := l.OffsetForTime(ctx, 0); ok || err != nil {
+		t.Fatal("a record is found by time before it is on disk", err)
+	}
 	g.release <- struct{}{}
 	<-woken
 	<-g.started
 	if hw := l.HighWatermark(); hw != 1 {
 		t.Fatal(hw)
+	}
+	if _, _, ok, err := l.OffsetForTime(ctx, 2000); ok || err != nil {
+		t.Fatal("a record is found by time before it is on disk", err)
 	}
 	g.release <- struct{}{}
 	wg.Wait()

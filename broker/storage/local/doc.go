@@ -99,7 +99,7 @@
 // # Reading
 //
 // Every read checks each batch that it returns: header, CRC-32C, and that its offset follows from the index. So no damaged byte is
-// served, at a cost of about 0.1 ms for each MiB.
+// served, at a cost of less than 0.1 ms for each MiB.
 //
 // # Appending
 //

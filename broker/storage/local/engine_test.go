@@ -195,6 +195,63 @@ func TestWhatIsLeftOfADeletedLogGoesAtTheNextStart(t *testing.T) {
 	}
 }
 
+func TestAFileInUseStaysOpen(t *testing.T) {
+	dir := t.TempDir()
+	c := newFileCache(OSFS{}, 1)
+	var files []*cachedFile
+	for i := range 3 {
+		cf := &cachedFile{path: filepath.Join(dir, fmt.Sprint(i))}
+		if err := os.WriteFile(cf.path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, cf)
+		if _, err := c.acquire(cf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, cf := range files {
+		if _, err := cf.f.ReadAt(make([]byte, 1), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.remove(files[0])
+	if _, err := files[0].f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal("a removed file was closed before its last user released it", err)
+	}
+	for _, cf := range files {
+		c.release(cf)
+	}
+	if c.open() != 1 || files[0].f != nil {
+		t.Fatal(c.open())
+	}
+	if _, err := c.acquire(files[0]); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal("a removed file was opened", err)
+	}
+}
+
+func TestAFileThatIsRemovedWhileItIsOpenedIsNotServed(t *testing.T) {
+	m := newMemFS(nil)
+	cf := &cachedFile{path: "/x"}
+	if err := writeFile(m, cf.path, []byte("of another log")); err != nil {
+		t.Fatal(err)
+	}
+	var c *fileCache
+	c = newFileCache(openHook{m, func() { c.remove(cf) }}, 1)
+	if f, err := c.acquire(cf); f != nil || !errors.Is(err, fs.ErrNotExist) || c.open() != 0 {
+		t.Fatal(f, err)
+	}
+}
+
+type openHook struct {
+	FS
+	hook func()
+}
+
+func (o openHook) Open(name string, flag int) (File, error) {
+	o.hook()
+	return o.FS.Open(name, flag)
+}
+
 func TestFewFilesAreOpenWhateverTheNumberOfLogs(t *testing.T) {
 	e := openEngine(t, t.TempDir(), Options{MaxOpenFiles: 5, SegmentBytes: 300})
 	var logs []*commitLog

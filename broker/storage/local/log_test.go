@@ -147,7 +147,16 @@ func TestALargeBatchIsReadThroughASparseIndex(t *testing.T) {
 }
 
 func TestOffsetForTime(t *testing.T) {
-	l := reopen(t, newMemFS(nil))
+	for name, size := range map[string]int64{"through the index": 150, "through whole segments": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			o := memOptions(newMemFS(nil))
+			o.IndexIntervalBytes, o.SegmentBytes = size, 4*size
+			checkOffsetForTime(t, openLog(t, openEngine(t, workDir, o), p0))
+		})
+	}
+}
+
+func checkOffsetForTime(t *testing.T, l *commitLog) {
 	at := func(first int64, deltas ...int64) []byte {
 		tb := testBatch{First: first}
 		for _, d := range deltas {
@@ -274,6 +283,24 @@ func TestRetentionAndTrim(t *testing.T) {
 		}
 		wantStart(t, l, 11, 11)
 	})
+}
+
+func TestRetentionByTimeHoldsAfterAKill(t *testing.T) {
+	m := newMemFS(nil)
+	l := reopen(t, m)
+	for i := range int64(5) {
+		mustAppend(t, l, testBatch{First: 1_000_000 + i, Records: values(strings.Repeat("x", 300))}.Encode())
+	}
+	for now, want := range map[int64]int64{1_000_000: 0, 1_000_000 + 3_600_100: 5} {
+		l := reopen(t, m.clone())
+		if _, err := l.engine.Open(context.Background(), p0, 0, storage.Config{RetentionTime: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.engine.EnforceRetention(time.UnixMilli(now)); err != nil {
+			t.Fatal(err)
+		}
+		wantStart(t, l, want, 5)
+	}
 }
 
 func wantStart(t *testing.T, l *commitLog, start, end int64) {

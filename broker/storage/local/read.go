@@ -139,7 +139,10 @@ func (l *commitLog) readOn(r *reader, offset int64, maxBytes int) ([]byte, error
 	if at, err = r.find(at, offset); err != nil {
 		return nil, err
 	}
-	return r.read(at, offset, maxBytes, 0)
+	if b, err = r.read(at, offset, maxBytes, 0); errors.Is(err, errUnsound) {
+		err = fmt.Errorf("%s at byte %d changes while it is read: %w", r.view.file.path, at.pos, storage.ErrDamaged)
+	}
+	return b, err
 }
 
 // indexOf returns a segment's index. That of a sealed one is loaded from its file, or made anew where the file is not sound.

@@ -214,6 +214,40 @@ func TestSeveralDamagedBatchesLeaveTheOthersReadable(t *testing.T) {
 	}
 }
 
+func TestABatchInsideADamagedBatchIsNotTakenForOne(t *testing.T) {
+	m := newMemFS(rand.New(rand.NewPCG(1, 1)))
+	l := reopen(t, m)
+	inner := simple("never appended")
+	setPlace(inner, 1, 0)
+	outer, next := simple("before "+string(inner)+" after", "second"), simple("next")
+	mustAppend(t, l, outer)
+	mustAppend(t, l, next)
+	m.edit(firstSegment, func(b []byte) []byte {
+		b[headerSize+8] ^= 1
+		return b
+	})
+	for _, l := range []*commitLog{l, reopen(t, m.killed())} {
+		served(t, l, map[int64][]byte{0: outer}, map[int64]bool{0: true})
+		if got, err := l.Read(context.Background(), 2, 1); err != nil || !bytes.Equal(got, next) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestALogThatLostAllAboveItsStartGoesOnFromThere(t *testing.T) {
+	m, _ := filled(t, 20, false, memOptions(nil))
+	l := reopen(t, m)
+	if err := l.Trim(context.Background(), 39); err != nil {
+		t.Fatal(err)
+	}
+	c := m.clone()
+	c.edit(l.active().file.path, func([]byte) []byte { return nil })
+	l = reopen(t, c)
+	wantStart(t, l, 39, 39)
+	mustAppend(t, l, simple("next"))
+	wantStart(t, reopen(t, c.killed()), 39, 40)
+}
+
 func TestAMissingOrDamagedIndexIsMadeAnew(t *testing.T) {
 	spoil := map[string]func(m *memFS, name string){
 		"missing":        func(m *memFS, name string) { _ = m.Remove(name) },

@@ -97,7 +97,7 @@ func get(ctx context.Context, c client.Client, desired client.Object) (client.Ob
 	}
 	err := c.Get(ctx, client.ObjectKeyFromObject(desired), live)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // absence is an answer
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
