@@ -24,9 +24,11 @@ type checker struct {
 	// reads is what each member may be reading, by what it was told and said, and lostAt when the group first meant it for another.
 	reads  map[string]partitions
 	lostAt map[string]map[assigner.Partition]time.Time
-	// before the group was managed: members that have not joined since, and the time.
+	// old are, from before the group was managed: members that have not joined since, and the time.
 	old       map[string]bool
 	managedAt time.Time
+	// timeout is the handoff timeout that was in force before the step.
+	timeout time.Duration
 }
 
 func newChecker(s *simulation) *checker {
@@ -42,7 +44,10 @@ func (k *checker) before(in Input) {
 	if k.s.now.After(k.now) {
 		k.now = k.s.now
 	}
-	k.fence() // a step begins with what is due
+	if k.s.g.managed != nil {
+		k.timeout = k.s.g.managed.handoffTimeout
+		k.fenceOld()
+	}
 	p, ok := in.(Plan)
 	if !ok || p.Managed == k.managed {
 		return
@@ -58,21 +63,10 @@ func (k *checker) before(in Input) {
 	}
 }
 
-// fence takes from the members what they should have let go of by now.
-func (k *checker) fence() {
-	if k.s.g.managed == nil {
-		return
-	}
+// fenceOld ends the account of members from before the group was managed.
+func (k *checker) fenceOld() {
 	if !k.now.Before(k.managedAt.Add(k.s.g.managed.handoffTimeout)) {
 		k.old = map[string]bool{}
-	}
-	for id, lost := range k.lostAt {
-		for tp, at := range lost {
-			if k.reads[id][tp] && !k.now.Before(at.Add(k.s.g.managed.handoffTimeout)) {
-				delete(k.reads[id], tp)
-				delete(lost, tp)
-			}
-		}
 	}
 }
 
@@ -163,7 +157,7 @@ func (k *checker) after(in Input, out Output) {
 	k.checkGeneration()
 	k.checkOffsets(out)
 	if k.s.g.managed != nil {
-		k.fence()
+		k.fenceOld()
 		k.checkManaged()
 	} else {
 		k.checkOrdinary()
@@ -330,20 +324,27 @@ func (k *checker) checkReads(m *groupMember) {
 		k.lostAt[m.id] = lost
 	}
 	for tp := range k.reads[m.id] {
-		if slices.Contains(m.client.target, tp) {
-			delete(lost, tp)
-		} else if lost[tp].IsZero() {
-			lost[tp] = k.now
+		since := lost[tp]
+		if since.IsZero() {
+			since = k.now
 		}
-		fenced := !lost[tp].IsZero() && !k.now.Before(lost[tp].Add(g.managed.handoffTimeout))
-		switch holder := g.managed.holders[tp]; {
-		case fenced && holder == m:
+		own := slices.Contains(m.client.target, tp)
+		moved := m.client.moved[tp] // it may have been given back and taken anew in this step
+		if !own && moved.Equal(k.now) {
+			since = moved
+		}
+		switch held := g.managed.holders[tp] == m; {
+		case held && own:
+			delete(lost, tp)
+		case held && !k.now.Before(since.Add(g.managed.handoffTimeout)):
 			k.errorf("%s should have been fenced from %v", m.id, tp)
-		case fenced:
+		case held:
+			lost[tp] = since
+		case k.now.Before(since.Add(min(k.timeout, g.managed.handoffTimeout))):
+			k.errorf("%s may be reading %v, which it does not hold", m.id, tp)
+		default: // fenced in this step
 			delete(k.reads[m.id], tp)
 			delete(lost, tp)
-		case holder != m:
-			k.errorf("%s may be reading %v, which it does not hold", m.id, tp)
 		}
 	}
 }

@@ -18,7 +18,7 @@ type TopicPartitions struct {
 // Token correlates a reply with its request; the caller chooses it.
 type Token uint64
 
-// Input is one of Join, Sync, Heartbeat, Leave, Commit, Plan, Topics and Tick.
+// Input is one of Join, Sync, Heartbeat, Leave, Commit, Disconnect, Plan, Tick, Delete and DeleteOffsets.
 type Input interface{ isInput() }
 
 // Client is what is known of the client that sent a request.
@@ -104,9 +104,14 @@ type Commit struct {
 	Offsets    []OffsetCommit
 }
 
+// Disconnect says that the connection by which a member's last request came has closed.
+type Disconnect struct{ MemberID string }
+
 // Plan is the operator's decision for a managed group. A nil Members with Managed false makes it an ordinary group again.
 type Plan struct {
-	Managed        bool
+	Managed bool
+	// UID identifies the resource that the plan is of: the generations of one that was created anew start again.
+	UID            string
 	Generation     int32
 	Members        []PlanMember
 	HandoffTimeout time.Duration
@@ -118,18 +123,21 @@ type PlanMember struct {
 	UID   string
 	IP    string
 	Share []TopicPartitions
+	// Alive says that the kubelet finds the pod running and ready; a pod in its grace period is not.
+	Alive bool
 }
 
 // Tick says that time has passed.
 type Tick struct{}
 
-func (Join) isInput()      {}
-func (Sync) isInput()      {}
-func (Heartbeat) isInput() {}
-func (Leave) isInput()     {}
-func (Commit) isInput()    {}
-func (Plan) isInput()      {}
-func (Tick) isInput()      {}
+func (Join) isInput()       {}
+func (Sync) isInput()       {}
+func (Heartbeat) isInput()  {}
+func (Leave) isInput()      {}
+func (Commit) isInput()     {}
+func (Disconnect) isInput() {}
+func (Plan) isInput()       {}
+func (Tick) isInput()       {}
 
 // Output is what a Step decided.
 type Output struct {

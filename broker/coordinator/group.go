@@ -147,6 +147,8 @@ func (g *Group) handle(in Input) (quiet bool) {
 	case Commit:
 		g.commit(in)
 		return true
+	case Disconnect:
+		g.disconnect(in)
 	case Plan:
 		g.adopt(in)
 	case Delete:

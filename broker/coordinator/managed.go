@@ -21,6 +21,8 @@ const consumerProtocol = "consumer"
 
 // managedGroup is what a group knows of the operator's plan.
 type managedGroup struct {
+	// uid is of the resource that the plan is of.
+	uid            string
 	generation     int32
 	handoffTimeout time.Duration
 	// pods are the plan's members by name. No partition is in the share of two.
@@ -38,6 +40,7 @@ type managedGroup struct {
 // managedPod is a pod of the plan.
 type managedPod struct {
 	uid   string
+	alive bool
 	share []assigner.Partition
 }
 
@@ -76,12 +79,13 @@ func (g *Group) adopt(p Plan) {
 		return
 	case g.managed == nil:
 		g.manage()
-	case p.Generation < g.managed.generation:
+	case p.UID == g.managed.uid && p.Generation < g.managed.generation:
 		g.notef("ignored a plan of generation %d, which is older than %d", p.Generation, g.managed.generation)
 		return
 	}
 	g.managed.take(p)
 	g.matchAll()
+	g.buryAll()
 	for _, m := range g.sortedMembers() {
 		if m.join.waiting {
 			t := m.join.token
@@ -94,7 +98,7 @@ func (g *Group) adopt(p Plan) {
 
 // take stores a plan. Of two pods that name the same partition the first by name has it.
 func (mg *managedGroup) take(p Plan) {
-	mg.generation, mg.handoffTimeout = p.Generation, p.HandoffTimeout
+	mg.uid, mg.generation, mg.handoffTimeout = p.UID, p.Generation, p.HandoffTimeout
 	mg.pods, mg.byIP, mg.changed = map[string]managedPod{}, map[string][]string{}, map[string]bool{}
 	seen := map[assigner.Partition]bool{}
 	members := slices.SortedFunc(slices.Values(p.Members), func(a, b PlanMember) int {
@@ -104,7 +108,7 @@ func (mg *managedGroup) take(p Plan) {
 		if _, ok := mg.pods[pm.Pod]; ok {
 			continue
 		}
-		pod := managedPod{uid: pm.UID}
+		pod := managedPod{uid: pm.UID, alive: pm.Alive}
 		for _, tp := range flatten(pm.Share) {
 			if !seen[tp] {
 				seen[tp] = true
@@ -148,6 +152,32 @@ func (g *Group) matchAll() {
 			g.remove(m)
 		}
 	}
+}
+
+// disconnect takes note that a member's connection has closed. In an ordinary group that says nothing: the client connects again, or its session ends.
+func (g *Group) disconnect(in Disconnect) {
+	m, ok := g.members[in.MemberID]
+	if !ok {
+		return
+	}
+	m.disconnected = true
+	if g.managed != nil && g.buryAll() {
+		g.divideAll()
+	}
+}
+
+// buryAll removes the clients that are dead by two witnesses: their connection has closed, and the kubelet says that their pod is not alive, or the pod has left
+// the plan. What they held is free at once, long before their session ends. Either alone proves nothing: a client may connect again, and one whose pod
+// fails its probe may still be reading.
+func (g *Group) buryAll() (buried bool) {
+	for _, m := range g.sortedMembers() {
+		if m.disconnected && m.client.pod != "" && !g.managed.pods[m.client.pod].alive {
+			g.notef("member %q: its connection has closed and its pod %q is not alive", m.id, m.client.pod)
+			g.remove(m)
+			buried = true
+		}
+	}
+	return buried
 }
 
 // manage makes an ordinary group a managed one. Its members go on with what they have until their next heartbeat tells them to join again; what that is only

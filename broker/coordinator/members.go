@@ -42,6 +42,8 @@ type groupMember struct {
 	join, sync waiter
 	// assignment is what the leader sent for the member.
 	assignment []byte
+	// disconnected says that the connection of the member's last request has closed.
+	disconnected bool
 	// stale marks a member of a managed group that has become an ordinary one: it has to join again.
 	stale bool
 
@@ -58,7 +60,10 @@ func (m *groupMember) expiry() time.Time {
 }
 
 // touch says that the member was heard of.
-func (g *Group) touch(m *groupMember) { m.session = g.now.Add(m.sessionTimeout) }
+func (g *Group) touch(m *groupMember) {
+	m.session = g.now.Add(m.sessionTimeout)
+	m.disconnected = false
+}
 
 // metadata is what the member sent with a protocol.
 func (m *groupMember) metadata(protocol string) []byte {

@@ -39,6 +39,7 @@ type Seat struct {
 type Pod struct {
 	Name string
 	UID  string
+	// IP is empty where the pod's address is not its own.
 	IP   string
 	Node string
 	// Alive says that the pod is running, ready and not terminating, and has an address.

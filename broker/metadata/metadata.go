@@ -82,6 +82,8 @@ type NewTopic struct {
 // Group is a managed consumer group: its members are pods, and the operator decides what they read.
 type Group struct {
 	ID string
+	// UID is of the resource that describes the group; it changes when that is deleted and created again.
+	UID string
 	// Generation grows with every change of the assignment.
 	Generation int32
 	// Assigner is the name of the assigner that made it.
@@ -101,6 +103,8 @@ type GroupMember struct {
 	Pod string
 	UID string
 	IP  string
+	// Alive says that the pod runs and is ready; one in its grace period is not.
+	Alive bool
 	// Partitions are the partitions that the pod reads, by topic, ascending.
 	Partitions map[string][]int32
 }

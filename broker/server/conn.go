@@ -20,13 +20,12 @@ import (
 )
 
 const (
+	// smallRequest is how large a request of any API may be.
+	smallRequest = 1 << 20
 	// maxPipelined is how many requests of a connection may wait for their turn.
 	maxPipelined = 64
 	// maxPipelinedBytes is how many bytes of requests may wait on a connection, unless a single one is larger.
 	maxPipelinedBytes = 8 << 20
-	// maxControlBytes is the largest request that is no Produce. Decoded, a request can take several times its bytes, and none of the others
-	// carries records; the largest are a group leader's plans.
-	maxControlBytes = 16 << 20
 	// readChunk is how much memory is taken for a frame before its bytes arrive.
 	readChunk = 64 << 10
 	// keptBuffer is the largest write buffer that is kept for later responses.
@@ -101,18 +100,33 @@ func (c *conn) run(ctx context.Context) {
 		defer close(c.frames)
 		if err := c.readFrames(); err != nil {
 			c.s.metrics.badFrames.Inc()
-			c.s.log.Warn("connection closed", "client", c.nc.RemoteAddr().String(), "reason", err)
+			c.logClosed(err)
 		}
 	})
 	stopped := context.AfterFunc(ctx, stopWaiting)
 	defer stopped()
 	if err := c.work(ctx, waiting); err != nil {
-		c.s.log.Warn("connection closed", "client", c.nc.RemoteAddr().String(), "reason", err)
+		c.logClosed(err)
 	}
 	close(c.finished)
 	c.budget.close()
 	c.close()
 	reader.Wait()
+	c.s.groups.hungUp(context.WithoutCancel(ctx), c)
+	for req := range c.frames { // what nobody answers any more
+		c.letGo(req)
+	}
+}
+
+// logClosed logs why the connection is closed.
+func (c *conn) logClosed(reason error) {
+	ok, left := c.s.closings.allow(time.Now())
+	if left > 0 {
+		c.s.log.Warn("connections were closed that are not logged one by one", "count", left)
+	}
+	if ok {
+		c.s.log.Warn("connection closed", "client", c.nc.RemoteAddr().String(), "reason", reason)
+	}
 }
 
 // close closes the connection.
@@ -168,24 +182,34 @@ func (c *conn) readFrames() error {
 		if err := checkFrameSize(size, c.s.cfg.MaxRequestBytes); err != nil {
 			return err
 		}
-		if size > maxControlBytes {
-			if key, err := r.Peek(2); err == nil && int16(binary.BigEndian.Uint16(key)) != keyProduce {
-				return checkFrameSize(size, maxControlBytes)
+		if size > smallRequest {
+			if key, err := r.Peek(2); err == nil {
+				if err := c.checkRequestSize(size, int16(binary.BigEndian.Uint16(key))); err != nil {
+					return err
+				}
 			}
 		}
-		if !c.budget.take(int(size)) {
+		alone, ok := c.budget.take(int(size))
+		if !ok {
 			return nil
 		}
 		c.setReadDeadline(time.Now().Add(c.s.cfg.IdleTimeout))
-		frame, err := readFrame(r, int(size))
+		held := &holding{m: c.s.requests, stop: c.finished, free: alone && size <= freeFrame}
+		frame, err := readFrame(r, int(size), held)
 		if err != nil {
+			held.release()
+			if errors.Is(err, errNoMemory) {
+				return err
+			}
 			return nil // the client left in the middle of a request, or the server stops
 		}
 		c.s.metrics.bytesIn.Add(float64(size) + 4)
 		req, err := c.parse(frame)
 		if err != nil {
+			held.release()
 			return err
 		}
+		req.held = held
 		if next != nil {
 			close(next)
 		}
@@ -194,8 +218,22 @@ func (c *conn) readFrames() error {
 		select {
 		case c.frames <- req:
 		case <-c.finished:
+			held.release()
 			return nil
 		}
+	}
+}
+
+// checkRequestSize checks a request's length against what its API allows.
+func (c *conn) checkRequestSize(size int32, key int16) error {
+	a := c.s.apis[key]
+	switch {
+	case key == keyProduce:
+		return nil
+	case a == nil:
+		return checkFrameSize(size, smallRequest)
+	default:
+		return checkFrameSize(size, max(a.maxBytes, smallRequest))
 	}
 }
 
@@ -225,8 +263,44 @@ func checkFrameSize(size, limit int32) error {
 	return nil
 }
 
-// readFrame reads a frame's bytes. Memory grows as they arrive, so that a length alone costs nothing.
-func readFrame(r *bufio.Reader, size int) ([]byte, error) {
+// errNoMemory says that requests of all connections take as much memory as they may, and did so for too long.
+var errNoMemory = fmt.Errorf("the requests under way take all the memory that there is for them, and did for %s", memoryPatience)
+
+// holding is what one request holds of the memory for requests. It belongs to one goroutine at a time.
+type holding struct {
+	m *memory
+	// stop ends the waiting for memory.
+	stop <-chan struct{}
+	// free marks a request whose bytes need no leave.
+	free bool
+	n    int64
+}
+
+// take takes n bytes more.
+func (h *holding) take(n int) error {
+	if h == nil || h.free || n == 0 {
+		return nil
+	}
+	if !h.m.take(int64(n), memoryPatience, h.stop) {
+		return errNoMemory
+	}
+	h.n += int64(n)
+	return nil
+}
+
+// release gives all back.
+func (h *holding) release() {
+	if h != nil && h.n > 0 {
+		h.m.give(h.n)
+		h.n = 0
+	}
+}
+
+// readFrame reads a frame's bytes. Memory grows as they arrive, so that a length alone costs nothing, and is taken from held, which may be nil.
+func readFrame(r *bufio.Reader, size int, held *holding) ([]byte, error) {
+	if err := held.take(min(size, readChunk)); err != nil {
+		return nil, err
+	}
 	frame := make([]byte, min(size, readChunk))
 	read := 0
 	for {
@@ -236,6 +310,9 @@ func readFrame(r *bufio.Reader, size int) ([]byte, error) {
 		}
 		if read == size {
 			return frame, nil
+		}
+		if err := held.take(min(size, 4*len(frame)) - len(frame)); err != nil {
+			return nil, err
 		}
 		grown := make([]byte, min(size, 4*len(frame)))
 		copy(grown, frame)
@@ -251,7 +328,7 @@ func (c *conn) parse(frame []byte) (*request, error) {
 	}
 	req := &request{
 		key: h.key, version: h.version, correlationID: h.correlationID, clientID: h.clientID,
-		host: c.host, listener: c.listener, size: len(frame),
+		host: c.host, from: c, listener: c.listener, size: len(frame),
 	}
 	a := c.s.apis[h.key]
 	switch {
@@ -262,8 +339,24 @@ func (c *conn) parse(frame []byte) (*request, error) {
 	case h.version < a.min || h.version > a.max:
 		return nil, fmt.Errorf("%s v%d is not offered, only v%d to v%d", kmsg.NameForKey(h.key), h.version, a.min, a.max)
 	}
-	req.body, err = decode(h, rest)
-	return req, err
+	req.header, req.rest = h, rest
+	return req, nil
+}
+
+// decode decodes a request when its turn has come, so that of the requests that wait only the bytes are kept, which take less.
+func (c *conn) decode(req *request) error {
+	if req.rest == nil {
+		return nil // ApiVersions of an unknown version
+	}
+	body, elements, err := c.s.decodeBody(req.header, req.rest)
+	if err != nil {
+		return err
+	}
+	req.body, req.rest = body, nil
+	if elements > 0 {
+		req.held.free = false
+	}
+	return req.held.take(elements * elementBytes)
 }
 
 // work handles requests in order until there are none, and writes the responses. ctx is for requests that are to be done whatever becomes of
@@ -274,12 +367,19 @@ func (c *conn) work(ctx, waiting context.Context) error {
 		if err == nil && resp != nil {
 			err = c.respond(req, resp)
 		}
-		c.budget.give(req.size)
+		c.letGo(req)
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// letGo gives back what a request and its response held.
+func (c *conn) letGo(req *request) {
+	req.held.release()
+	c.s.fetched.give(req.fetched)
+	c.budget.give(req.size)
 }
 
 // handle calls the handler of a request. A panic in it ends the connection alone.
@@ -292,6 +392,10 @@ func (c *conn) handle(ctx, waiting context.Context, req *request) (resp kmsg.Res
 			err = fmt.Errorf("the handler of %s v%d failed", kmsg.NameForKey(req.key), req.version)
 		}
 	}()
+	if err := c.decode(req); err != nil {
+		c.s.metrics.badFrames.Inc()
+		return nil, err
+	}
 	start := time.Now()
 	a := c.s.apis[req.key]
 	if a.waits {
@@ -337,15 +441,16 @@ type budget struct {
 
 func (b *budget) init(limit int) { b.limit, b.cond.L = limit, &b.mu }
 
-// take waits until there is room for n bytes; one request alone always has room. It says false once the budget is closed.
-func (b *budget) take(n int) bool {
+// take waits until there is room for n bytes; one request alone always has room, and alone says that it is. ok is false once the budget is closed.
+func (b *budget) take(n int) (alone, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for !b.closed && b.used > 0 && b.used+n > b.limit {
 		b.cond.Wait()
 	}
+	alone = b.used == 0
 	b.used += n
-	return !b.closed
+	return alone, !b.closed
 }
 
 func (b *budget) give(n int) {

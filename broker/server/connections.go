@@ -98,3 +98,30 @@ func (cs *connections) drain(timeout time.Duration) {
 	case <-time.After(timeout):
 	}
 }
+
+// lineBurst is how many lines about clients that misbehave are logged within reportEvery: a storm of connections must not become one of lines.
+const lineBurst = 50
+
+// lineLimit bounds how often something is logged.
+type lineLimit struct {
+	mu    sync.Mutex
+	since time.Time
+	said  int
+	left  int
+}
+
+// allow says whether a line may be logged now, and how many were left out since the last time that one was logged after a pause.
+func (l *lineLimit) allow(now time.Time) (ok bool, left int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.since) >= reportEvery {
+		left = l.left
+		l.since, l.said, l.left = now, 0, 0
+	}
+	if l.said >= lineBurst {
+		l.left++
+		return false, left
+	}
+	l.said++
+	return true, left
+}

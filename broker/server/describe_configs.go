@@ -32,8 +32,16 @@ func (s *Server) describeConfigs(_ context.Context, r *request) kmsg.Response {
 	req := bodyOf[*kmsg.DescribeConfigsRequest](r)
 	resp := kmsg.NewPtrDescribeConfigsResponse()
 	resp.Version = r.version
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	named := make(map[resource]bool, len(req.Resources))
 	for i := range req.Resources {
 		in := &req.Resources[i]
+		if !firstNamed(named, resource{in.ResourceType, in.ResourceName}) {
+			continue
+		}
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = in.ResourceType, in.ResourceName
 		configs, code, err := s.configsOf(in)

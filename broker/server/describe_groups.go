@@ -16,7 +16,11 @@ func (s *Server) describeGroups(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.DescribeGroupsRequest)
 	resp := kmsg.NewPtrDescribeGroupsResponse()
 	resp.Version = r.version
+	named := make(map[string]bool, len(req.Groups))
 	for _, id := range req.Groups {
+		if !firstNamed(named, id) {
+			continue
+		}
 		resp.Groups = append(resp.Groups, s.describeGroup(ctx, r.version, id))
 	}
 	return resp

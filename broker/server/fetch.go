@@ -40,6 +40,7 @@ func (s *Server) fetch(ctx context.Context, r *request) kmsg.Response {
 		return resp
 	}
 	f := newFetcher(s, req, resp)
+	f.held = &r.fetched
 	f.run(ctx)
 	for _, p := range f.partitions {
 		p.finish(req.IsolationLevel)
@@ -59,6 +60,8 @@ type fetcher struct {
 	maxWait    time.Duration
 	// bytes is how much has been read.
 	bytes int
+	// held is where the request notes how much of the server's memory for records it has taken.
+	held *int64
 	// failed says that a partition has an error, which the client is to hear of at once.
 	failed bool
 	// full says that there is more to read than the limits let through.
@@ -193,13 +196,30 @@ func (f *fetcher) read(ctx context.Context) {
 			f.full = true
 			continue
 		}
-		// What has begun is finished when the server stops.
-		batches, err := p.log.Read(context.WithoutCancel(ctx), p.next, max(limit, 0))
-		if err == nil {
-			f.take(p, batches, limit)
-			continue
-		}
+		f.readPartition(ctx, p, max(limit, 0))
+	}
+}
+
+// readPartition reads at most limit bytes of a partition, but at least a batch, as far as the server's memory for records goes.
+func (f *fetcher) readPartition(ctx context.Context, p *fetchPartition, limit int) {
+	granted := int(f.s.fetched.takeUpTo(int64(min(limit, maxFetchRead))))
+	if granted == 0 && limit > 0 && f.bytes > 0 {
+		f.full = true
+		return
+	}
+	// What has begun is finished when the server stops.
+	batches, err := p.log.Read(context.WithoutCancel(ctx), p.next, granted)
+	before := f.bytes
+	if err == nil {
+		f.take(p, batches, granted)
+	} else {
 		f.failRead(p, err)
+	}
+	took := f.bytes - before
+	*f.held += int64(took)
+	f.s.fetched.give(int64(granted - took))
+	if granted < limit && took > 0 && p.next < p.log.HighWatermark() {
+		f.full = true // there is more than may be read now: the client asks again
 	}
 }
 

@@ -12,8 +12,11 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
 
-// coordinatorGroup is the type of key that FindCoordinator knows: a group id.
-const coordinatorGroup = 0
+// The types of key that FindCoordinator is asked for.
+const (
+	coordinatorGroup       = 0
+	coordinatorTransaction = 1
+)
 
 // findCoordinator answers FindCoordinator: which broker coordinates a group.
 func (s *Server) findCoordinator(_ context.Context, r *request) kmsg.Response {
@@ -40,8 +43,13 @@ func findGroupCoordinator(snap *metadata.Snapshot, kind int8, key string) kmsg.F
 		c.ErrorCode, c.ErrorMessage = code, &message
 		return c
 	}
-	if kind != coordinatorGroup {
-		return refuse(codeInvalidRequest, fmt.Sprintf("there is no coordinator of type %d: transactions and share groups are not supported", kind))
+	switch kind {
+	case coordinatorGroup:
+	case coordinatorTransaction:
+		// Every client takes this one for final; after most others they look for the coordinator again until their time is over.
+		return refuse(codeTransactionalIDDenied, "there are no transactions; remove transactional.id from the producer")
+	default:
+		return refuse(codeInvalidRequest, fmt.Sprintf("there is no coordinator of type %d: share groups are not supported", kind))
 	}
 	if code := checkGroupID(key); code != codeNone {
 		return refuse(code, fmt.Sprintf("a group id has 1 to %d bytes", maxGroupID))

@@ -48,7 +48,7 @@ func FuzzFrames(f *testing.F) {
 			if checkFrameSize(size, limit) != nil {
 				return
 			}
-			frame, err := readFrame(r, int(size))
+			frame, err := readFrame(r, int(size), nil)
 			if err != nil {
 				return
 			}

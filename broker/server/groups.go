@@ -57,8 +57,10 @@ type groups struct {
 	log  *slog.Logger
 
 	timers groupTimers
-	tokens atomic.Uint64
-	work   sync.WaitGroup
+	// connections are those that members were last heard of by.
+	connections memberConnections
+	tokens      atomic.Uint64
+	work        sync.WaitGroup
 
 	mu sync.Mutex
 	// parts holds the partitions of the offsets topic that this broker leads, by number.
@@ -170,7 +172,7 @@ func (g *groups) drop(ctx context.Context, p *groupPartition) {
 	delete(g.parts, p.number)
 	g.mu.Unlock()
 	p.close()
-	g.log.InfoContext(ctx, "no longer coordinating groups", "partition", p.number)
+	g.log.DebugContext(ctx, "no longer coordinating groups", "partition", p.number)
 }
 
 // led returns the partitions that this broker coordinates or loads, by number.

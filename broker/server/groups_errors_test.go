@@ -318,7 +318,7 @@ func TestCoordinatorsAreFoundInEveryVersion(t *testing.T) {
 		}
 		if req.CoordinatorType = 1; version >= 1 {
 			resp := ask[*kmsg.FindCoordinatorResponse](b, req, version)
-			if code := max(resp.ErrorCode, append(resp.Coordinators, kmsg.NewFindCoordinatorResponseCoordinator())[0].ErrorCode); code != codeInvalidRequest {
+			if code := max(resp.ErrorCode, append(resp.Coordinators, kmsg.NewFindCoordinatorResponseCoordinator())[0].ErrorCode); code != codeTransactionalIDDenied {
 				t.Errorf("v%d: a transaction's coordinator is answered with %d", version, code)
 			}
 		}

@@ -143,11 +143,15 @@ func (h *hosted) forgetTopics(ctx context.Context, topics []string) {
 
 // apply makes one step: it decides, stores and answers. mu is held.
 func (h *hosted) apply(ctx context.Context, in coordinator.Input) {
+	before := offsetsBefore(h.group, in)
 	out := h.group.Step(h.part.groups.now(), in)
 	for _, note := range out.Notes {
 		h.part.groups.log.InfoContext(ctx, note)
 	}
-	if err := h.part.append(ctx, h.id, out.Records); err != nil {
+	switch err := h.part.append(ctx, h.id, out.Records); {
+	case err != nil && errors.Is(err, storage.ErrFull) && before != nil:
+		h.undo(&out, in, before, err)
+	case err != nil:
 		h.fail(ctx, err)
 		return
 	}
@@ -160,6 +164,50 @@ func (h *hosted) apply(ctx context.Context, in coordinator.Input) {
 	case !h.fleeting:
 		h.part.groups.timers.set(&h.timer, out.Deadline)
 	}
+}
+
+// offsetsBefore returns the offsets that a step may change, as they are before it; nil where it may change more than offsets.
+func offsetsBefore(g *coordinator.Group, in coordinator.Input) []coordinator.Record {
+	var before []coordinator.Record
+	add := func(topic string, partition int32) {
+		o, ok := g.Offset(topic, partition)
+		before = append(before, coordinator.Record{Topic: topic, Partition: partition, Offset: o, Deleted: !ok})
+	}
+	switch in := in.(type) {
+	case coordinator.Commit:
+		for _, o := range in.Offsets {
+			add(o.Topic, o.Partition)
+		}
+	case coordinator.DeleteOffsets:
+		for _, t := range in.Partitions {
+			for _, p := range t.Partitions {
+				add(t.Topic, p)
+			}
+		}
+	}
+	return before
+}
+
+// undo takes the offsets of a step back that could not be stored for want of room: nothing of them is on disk, and the members stay, or every
+// commit would make the whole group join again for as long as the disk is full. mu is held.
+func (h *hosted) undo(out *coordinator.Output, in coordinator.Input, before []coordinator.Record, err error) {
+	for _, r := range before {
+		h.group.Load(r)
+	}
+	var asked coordinator.Token
+	switch in := in.(type) {
+	case coordinator.Commit:
+		asked = in.Token
+	case coordinator.DeleteOffsets:
+		asked = in.Token
+	}
+	for i := range out.Replies {
+		if r := &out.Replies[i]; r.Token == asked {
+			r.Err, r.Body = codeCoordinatorMissing, nil
+		}
+	}
+	p := storage.Partition{Topic: h.part.topic.Name, Partition: h.part.number}
+	h.part.groups.s.logs.report(p, "cannot store the offsets of consumer groups; their clients try again", err)
 }
 
 // answer sends a reply to the request that waits for it, if that is still there. mu is held.
@@ -263,9 +311,9 @@ func planInput(plan *metadata.Group) coordinator.Plan {
 	if plan == nil {
 		return coordinator.Plan{}
 	}
-	p := coordinator.Plan{Managed: true, Generation: plan.Generation, HandoffTimeout: plan.HandoffTimeout}
+	p := coordinator.Plan{Managed: true, UID: plan.UID, Generation: plan.Generation, HandoffTimeout: plan.HandoffTimeout}
 	for _, m := range plan.Members {
-		p.Members = append(p.Members, coordinator.PlanMember{Pod: m.Pod, UID: m.UID, IP: m.IP, Share: sortedPartitions(m.Partitions)})
+		p.Members = append(p.Members, coordinator.PlanMember{Pod: m.Pod, UID: m.UID, IP: m.IP, Alive: m.Alive, Share: sortedPartitions(m.Partitions)})
 	}
 	return p
 }

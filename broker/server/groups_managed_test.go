@@ -22,7 +22,7 @@ import (
 
 // pod is a member of a managed group in a test: its share of orders.
 func pod(name, ip string, partitions ...int32) metadata.GroupMember {
-	m := metadata.GroupMember{Pod: name, UID: "uid-" + name, IP: ip, Partitions: map[string][]int32{}}
+	m := metadata.GroupMember{Pod: name, UID: "uid-" + name, IP: ip, Alive: true, Partitions: map[string][]int32{}}
 	if len(partitions) > 0 {
 		m.Partitions["orders"] = partitions
 	}

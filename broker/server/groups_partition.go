@@ -104,7 +104,7 @@ func (p *groupPartition) open(ctx context.Context, loaded map[string]*hosted) {
 	p.ready = !p.closed
 	p.mu.Unlock()
 	p.feed(ctx) // what changed in the meantime was not fed, as the partition was not ready
-	p.groups.log.InfoContext(ctx, "coordinating consumer groups", "partition", p.number, "groups", n)
+	p.groups.log.DebugContext(ctx, "coordinating consumer groups", "partition", p.number, "groups", n)
 }
 
 // close answers what waits with NOT_COORDINATOR and forgets the groups.
@@ -206,9 +206,23 @@ func (p *groupPartition) read(ctx context.Context, each func(groupRecord)) (end 
 	p.mu.Lock()
 	log := p.log
 	p.mu.Unlock()
-	return readOffsets(ctx, log, each, func(offset int64, why error) {
+	end, err = readOffsets(ctx, log, each, func(offset int64, why error) {
 		p.groups.log.WarnContext(ctx, "passed over a batch in the offsets topic", "partition", p.number, "offset", offset, "reason", why)
 	})
+	p.renew(ctx, log, err)
+	return end, err
+}
+
+// renew opens the log anew where what it answered says that it must be.
+func (p *groupPartition) renew(ctx context.Context, log storage.Log, err error) {
+	if !p.groups.s.lost(p.topic, p.number, err) {
+		return
+	}
+	if log = p.groups.s.reopen(ctx, p.topic, p.number, log); log != nil {
+		p.mu.Lock()
+		p.log = log
+		p.mu.Unlock()
+	}
 }
 
 // append stores records of a group; when it returns they are on disk. A client that goes away does not cut it short: then nobody would know
@@ -233,6 +247,7 @@ func (p *groupPartition) store(ctx context.Context, records []groupRecord) error
 	}
 	batches := encodeOffsets(p.groups.now(), records)
 	if _, err := log.Append(context.WithoutCancel(ctx), batches, storage.Synced); err != nil {
+		p.renew(ctx, log, err)
 		return fmt.Errorf("append %d offsets: %w", len(records), err)
 	}
 	p.records.Add(int64(len(records)))

@@ -14,6 +14,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,6 +40,7 @@ type broker struct {
 	addr   string
 	meta   *file.Metadata
 	engine *faultyEngine
+	disk   *brittleFS
 	logs   *logBuffer
 	stop   func() // stops the server and waits for it
 }
@@ -72,11 +75,12 @@ func startIn(t testing.TB, dir string, opts ...option) *broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := local.Open(dir+"/data", local.Options{})
+	disk := &brittleFS{}
+	engine, err := local.Open(dir+"/data", local.Options{FS: disk})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &broker{t: t, dir: dir, addr: listener.Addr().String(), meta: meta, engine: &faultyEngine{Engine: engine}, logs: logs}
+	b := &broker{t: t, dir: dir, addr: listener.Addr().String(), meta: meta, engine: &faultyEngine{Engine: engine}, disk: disk, logs: logs}
 	cfg.Engine = b.engine
 	if cfg.Metadata == nil {
 		cfg.Metadata = meta
@@ -312,6 +316,32 @@ func (l *logBuffer) count(text string) int {
 		}
 	}
 	return n
+}
+
+// brittleFS is a file system whose syncs fail while a test says so.
+type brittleFS struct {
+	local.OSFS
+	broken atomic.Bool
+}
+
+func (f *brittleFS) Open(name string, flag int) (local.File, error) {
+	opened, err := f.OSFS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return &brittleFile{File: opened, fs: f}, nil
+}
+
+type brittleFile struct {
+	local.File
+	fs *brittleFS
+}
+
+func (f *brittleFile) Sync() error {
+	if f.fs.broken.Load() {
+		return syscall.EIO
+	}
+	return f.File.Sync()
 }
 
 // faultyEngine is an engine whose logs fail as a test says.

@@ -18,6 +18,7 @@ func (s *Server) heartbeat(ctx context.Context, r *request) kmsg.Response {
 	if resp.ErrorCode = checkGroupID(req.Group); resp.ErrorCode != codeNone {
 		return resp
 	}
+	s.groups.connections.heard(r.from, req.Group, req.MemberID)
 	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input {
 		return coordinator.Heartbeat{Token: token, Client: clientOf(r, req.MemberID, req.InstanceID), Generation: req.Generation}
 	})

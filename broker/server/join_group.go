@@ -22,9 +22,9 @@ const (
 	maxNameBytes = 255
 	// maxProtocols is how many protocols a member may offer.
 	maxProtocols = 100
-	// maxMemberMetadata is how much a member may say of itself, over all protocols, in bytes: a consumer of 100,000 partitions needs a tenth of it
-	// for each protocol.
-	maxMemberMetadata = 8 << 20
+	// maxMemberMetadata is how much a member may say of itself, over all protocols, in bytes, since it is kept for as long as the member is there: a
+	// consumer of 100,000 partitions needs less than half of it for each of two protocols.
+	maxMemberMetadata = 2 << 20
 )
 
 // joinGroup answers JoinGroup. The answer comes when the group's rebalance has all its members.
@@ -39,6 +39,7 @@ func (s *Server) joinGroup(ctx context.Context, r *request) kmsg.Response {
 	if resp.ErrorCode = checkJoin(req); resp.ErrorCode != codeNone {
 		return resp
 	}
+	s.groups.connections.heard(r.from, req.Group, req.MemberID)
 	reply := s.groups.call(ctx, req.Group, true, func(token coordinator.Token) coordinator.Input { return joinInput(token, r, req) })
 	resp.ErrorCode = reply.Err
 	if body, ok := reply.Body.(coordinator.JoinReply); ok {

@@ -28,6 +28,8 @@ type openLogs struct {
 	entries map[storage.Partition]*logEntry
 	// reported is when a partition's trouble was last told.
 	reported map[storage.Partition]time.Time
+	// reopened is when a partition's log was last opened anew.
+	reopened map[storage.Partition]time.Time
 }
 
 // logEntry is the log of one partition.
@@ -44,7 +46,7 @@ type logEntry struct {
 }
 
 func newOpenLogs(s *Server) *openLogs {
-	return &openLogs{s: s, entries: make(map[storage.Partition]*logEntry), reported: make(map[storage.Partition]time.Time)}
+	return &openLogs{s: s, entries: make(map[storage.Partition]*logEntry), reported: make(map[storage.Partition]time.Time), reopened: make(map[storage.Partition]time.Time)}
 }
 
 // entry returns a partition's entry, made if there is none.
@@ -118,6 +120,48 @@ func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition
 	}
 	e.log, e.topicID, e.config = l, topic.ID, config
 	return l, codeNone
+}
+
+// reopenEvery is how often a log that has failed is opened anew; each time its last segment is read.
+const reopenEvery = time.Second
+
+// lost says whether a log that answered with err takes no more records until it is opened anew. A full disk mends itself.
+func (s *Server) lost(topic *metadata.Topic, partition int32, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, storage.ErrFull), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	case errors.Is(err, storage.ErrClosed):
+		return s.leads(topic, partition) == codeNone
+	}
+	return storageCode(err) == codeKafkaStorageError
+}
+
+// reopen opens a log anew that has failed (see lost), so that a disk that works again is used again without a restart of the broker, and returns
+// the log that is to be used from now on; nil where there is none now. Whoever reads from the old one is told that it is closed.
+func (s *Server) reopen(ctx context.Context, topic *metadata.Topic, partition int32, failed storage.Log) storage.Log {
+	p := storage.Partition{Topic: topic.Name, Partition: partition}
+	e := s.lockEntry(p)
+	defer e.mu.Unlock()
+	if e.log != nil && e.log != failed {
+		return e.log // somebody has opened it
+	}
+	s.logs.mu.Lock()
+	now := time.Now()
+	early := now.Sub(s.logs.reopened[p]) < reopenEvery
+	if !early {
+		s.logs.reopened[p] = now
+	}
+	s.logs.mu.Unlock()
+	if early {
+		return nil
+	}
+	e.log = nil
+	log, code := s.openEntry(ctx, e, p, topic)
+	if code != codeNone {
+		return nil
+	}
+	s.log.Info("opened a partition's log anew after its storage had failed", "topic", p.Topic, "partition", p.Partition, "offset", log.EndOffset())
+	return log
 }
 
 // openCode translates an error of Engine.Open.

@@ -59,7 +59,11 @@ func (s *Server) metadata(ctx context.Context, r *request) kmsg.Response {
 		}
 		return resp
 	}
+	named := make(map[topicKey]bool, len(req.Topics))
 	for i := range req.Topics {
+		if !firstNamed(named, metadataKey(&req.Topics[i])) {
+			continue // as in Kafka; the answer could be ten thousand times the request
+		}
 		t := s.metadataTopic(snap, &req.Topics[i])
 		if t.ErrorCode == codeUnknownTopicOrPartition && mayCreate(snap, req) {
 			t.ErrorCode = codeLeaderNotAvailable // it is being created; ask again
@@ -68,6 +72,20 @@ func (s *Server) metadata(ctx context.Context, r *request) kmsg.Response {
 		resp.Topics = append(resp.Topics, t)
 	}
 	return resp
+}
+
+// topicKey is how a topic is asked for: by name or, where there is none, by id.
+type topicKey struct {
+	named bool
+	name  string
+	id    metadata.TopicID
+}
+
+func metadataKey(in *kmsg.MetadataRequestTopic) topicKey {
+	if in.Topic == nil {
+		return topicKey{id: in.TopicID}
+	}
+	return topicKey{named: true, name: *in.Topic}
 }
 
 // controllerID is the lowest broker id, -1 where there is no broker.

@@ -17,7 +17,11 @@ func (s *Server) offsetFetch(ctx context.Context, r *request) kmsg.Response {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	resp.Version = r.version
 	if r.version >= 8 {
+		named := make(map[string]bool, len(req.Groups))
 		for _, g := range req.Groups {
+			if !firstNamed(named, g.Group) {
+				continue
+			}
 			resp.Groups = append(resp.Groups, s.fetchGroupOffsets(ctx, g))
 		}
 		return resp
@@ -59,6 +63,12 @@ func (s *Server) fetchGroupOffsets(ctx context.Context, req kmsg.OffsetFetchRequ
 	return resp
 }
 
+// offsetKey is a partition whose offset is asked for.
+type offsetKey struct {
+	topic     string
+	partition int32
+}
+
 // setFetchCode sets a group's error. Version 1 has no place for it but the partitions, and later ones repeat it there.
 func setFetchCode(resp *kmsg.OffsetFetchResponseGroup, code int16) {
 	resp.ErrorCode = code
@@ -72,10 +82,14 @@ func setFetchCode(resp *kmsg.OffsetFetchResponseGroup, code int16) {
 // fetchedTopics lays out the offsets of the partitions that were asked for.
 func fetchedTopics(topics []kmsg.OffsetFetchRequestGroupTopic, offset func(string, int32) (coordinator.Offset, bool)) []kmsg.OffsetFetchResponseGroupTopic {
 	out := make([]kmsg.OffsetFetchResponseGroupTopic, 0, len(topics))
+	named := make(map[offsetKey]bool)
 	for _, t := range topics {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
 		topic.Topic = t.Topic
 		for _, p := range t.Partitions {
+			if !firstNamed(named, offsetKey{t.Topic, p}) {
+				continue
+			}
 			o, ok := offset(t.Topic, p)
 			topic.Partitions = append(topic.Partitions, fetchedPartition(p, o, ok))
 		}

@@ -178,6 +178,9 @@ func (p *producePartition) append(ctx context.Context) {
 	base, err := log.Append(ctx, p.in.Records, durability)
 	if err != nil {
 		p.failAppend(err)
+		if p.s.lost(p.topic, p.in.Partition, err) {
+			p.s.reopen(ctx, p.topic, p.in.Partition, log)
+		}
 		return
 	}
 	p.out.BaseOffset, p.out.LogStartOffset = base, log.StartOffset()
@@ -188,7 +191,11 @@ func (p *producePartition) failAppend(err error) {
 	code := p.s.logCode(p.topic, p.in.Partition, err)
 	if code == codeKafkaStorageError {
 		p.s.logs.report(storage.Partition{Topic: p.topic.Name, Partition: p.in.Partition}, "cannot append to a partition", err)
-		p.fail(code, "the broker cannot write to its storage; its log says why")
+		msg := "the broker cannot write to its storage; its log says why"
+		if errors.Is(err, storage.ErrFull) {
+			msg = "the broker's disk is full"
+		}
+		p.fail(code, msg)
 		return
 	}
 	p.fail(code, err.Error())

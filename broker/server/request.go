@@ -22,8 +22,13 @@ type request struct {
 	clientID string
 	// host is the client's IP address, without a port.
 	host string
+	// from is the connection that the request came by; nil in tests of handlers.
+	from *conn
 	// listener is the address that the client connected to, as HOST:PORT.
 	listener string
+	// header and rest are the request before it is decoded.
+	header header
+	rest   []byte
 	// body is the decoded request; its Version is set.
 	body kmsg.Request
 	// next is closed when another request has arrived on the same connection, or the connection is at its end. Kafka answers in order, so a
@@ -31,6 +36,10 @@ type request struct {
 	next <-chan struct{}
 	// size is the length of the frame in bytes.
 	size int
+	// held is what the request takes of the memory for requests; nil in tests of handlers.
+	held *holding
+	// fetched is how many bytes the response takes of the memory for fetched records.
+	fetched int64
 	// failed is the first error code that the handler answered with, for the metrics.
 	failed int16
 	// hangUp is set by a handler that wants the connection closed instead of a response: the only way to tell a producer with acks=0 that
@@ -52,8 +61,21 @@ func (r *request) code(code int16) int16 {
 	return code
 }
 
+// firstNamed says whether a request names something for the first time, and notes it. What is named again has no second answer: it would be the same,
+// and answers can be far larger than what asks for them.
+func firstNamed[K comparable](named map[K]bool, key K) bool {
+	if named[key] {
+		return false
+	}
+	named[key] = true
+	return true
+}
+
 // errShortHeader says that a frame ends within the request header.
 var errShortHeader = errors.New("the request header is cut short")
+
+// errShortRequest says that a frame ends within the request's body.
+var errShortRequest = errors.New("the request is cut short")
 
 // header is the request header, v1 or (flexible versions) v2, as far as it does not depend on the version.
 type header struct {

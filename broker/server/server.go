@@ -112,8 +112,14 @@ type Server struct {
 	pids    *producerIDs
 	conns   *connections
 	view    view
+	// requests bounds the memory of requests, fetched that of records on their way to consumers.
+	requests, fetched *memory
+	// decoding is held while a large request is decoded.
+	decoding sync.Mutex
 
 	listener net.Listener
+	// closings bounds the lines about connections that are closed for what clients did.
+	closings lineLimit
 	// refusalTold is when a refused connection was last logged; it belongs to accept.
 	refusalTold time.Time
 	serving     atomic.Bool
@@ -137,7 +143,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, engine: cfg.Engine, listener: cfg.Listener, stopping: make(chan struct{}),
 		apis: make(map[int16]*api), metrics: newMetrics(), conns: newConnections(cfg.MaxConnections, cfg.MaxConnectionsPerIP),
-		pids: newProducerIDs(cfg.NodeID),
+		pids:     newProducerIDs(cfg.NodeID),
+		requests: newMemory(max(maxRequestMemory, 2*int64(cfg.MaxRequestBytes))), fetched: newMemory(maxFetchMemory),
 	}
 	for _, a := range apiTable() {
 		s.apis[a.key] = &a

@@ -19,6 +19,7 @@ func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 	if resp.ErrorCode = checkGroupID(req.Group); resp.ErrorCode != codeNone {
 		return resp
 	}
+	s.groups.connections.heard(r.from, req.Group, req.MemberID)
 	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input { return syncInput(token, r, req) })
 	resp.ErrorCode = reply.Err
 	body, ok := reply.Body.(coordinator.SyncReply)

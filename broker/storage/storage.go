@@ -63,7 +63,8 @@ const (
 // Engine opens logs.
 type Engine interface {
 	// Open opens a partition's log, and creates it if there is none. Opening a log that is open gives the same log with the new
-	// epoch and config. An older epoch than before is ErrFenced.
+	// epoch and config, unless its storage has failed since: then it is closed, and opened and recovered anew. An older epoch than
+	// before is ErrFenced.
 	Open(ctx context.Context, p Partition, leaderEpoch int32, c Config) (Log, error)
 	// List returns the partitions that have a log, sorted by topic, then number.
 	List(ctx context.Context) ([]Partition, error)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -146,8 +147,9 @@ func (f *brokerFlags) check(cmd *cobra.Command) error {
 	return err
 }
 
-// run runs the broker until ctx ends.
-func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) (err error) {
+// run runs the broker until ctx ends. Health is served from the first moment on, so that a broker that waits for its metadata is not taken for
+// one that hangs.
+func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) error {
 	if err := makeDataDir(f.dataDir); err != nil {
 		return err
 	}
@@ -156,6 +158,22 @@ func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	defer closeQuietly(ln) // the server closes it; this is for the ways out before
+	web, err := newWeb(ctx, f.healthListen, f.metricsListen)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	webCtx, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error {
+		defer stopWeb() // last, so that /readyz says 503 while the server drains
+		return f.serve(ctx, log, ln, web)
+	})
+	g.Go(func() error { return web.serve(webCtx) })
+	return g.Wait()
+}
+
+// serve opens what is in the data directory and serves clients until ctx ends.
+func (f *brokerFlags) serve(ctx context.Context, log *slog.Logger, ln net.Listener, web *web) (err error) {
 	engine, err := local.Open(filepath.Join(f.dataDir, logsDir), local.Options{Logger: log})
 	if err != nil {
 		return fmt.Errorf("open storage: %w", err)
@@ -165,6 +183,10 @@ func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 			err = fmt.Errorf("close storage: %w", closeErr)
 		}
 	}()
+	logs, err := os.Stat(filepath.Join(f.dataDir, logsDir))
+	if err != nil {
+		return fmt.Errorf("open storage: %w", err)
+	}
 	md, err := f.openMetadata(ctx, log, ln.Addr())
 	if err != nil {
 		return err
@@ -173,29 +195,45 @@ func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("start the broker: %w", err)
 	}
-	web, err := newWeb(ctx, f.healthListen, f.metricsListen, srv)
-	if err != nil {
+	if err := web.attach(srv); err != nil {
 		return err
 	}
 	log.Info("ringmaster broker", "listen", ln.Addr().String(), "advertise", clientAddress(md.Snapshot(), f.nodeID),
 		"dataDir", f.dataDir, "nodeID", f.nodeID, "metadata", f.metadata.value, "version", version)
-	if err := serve(ctx, srv, web); err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopWatch()
+		return srv.Serve(ctx)
+	})
+	g.Go(func() error { return watchDataDir(watchCtx, f.dataDir, logs) })
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	log.Info("ringmaster broker stopped")
 	return nil
 }
 
-// serve runs the broker's server and its web listeners until ctx ends or one of them fails.
-func serve(ctx context.Context, srv *server.Server, w *web) error {
-	g, ctx := errgroup.WithContext(ctx)
-	webCtx, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
-	g.Go(func() error {
-		defer stopWeb() // last, so that /readyz says 503 while the server drains
-		return srv.Serve(ctx)
-	})
-	g.Go(func() error { return w.serve(webCtx) })
-	return g.Wait()
+// dataDirInterval is how often the data directory is looked for.
+const dataDirInterval = time.Second
+
+// watchDataDir returns an error when the directory of the logs is no longer the one that was opened: files that are open can be written and
+// synced after they are removed, so a broker that went on would acknowledge records that are nowhere. It returns nil when ctx ends.
+func watchDataDir(ctx context.Context, dataDir string, logs os.FileInfo) error {
+	ticker := time.NewTicker(dataDirInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		now, err := os.Stat(filepath.Join(dataDir, logsDir))
+		if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(now, logs) {
+			return fmt.Errorf("the data directory %s was removed or replaced while the broker ran, and what was written since is lost; "+
+				"restore it from a backup, or start again with an empty one", dataDir)
+		}
+	}
 }
 
 // openMetadata opens the source of metadata that the flags name.

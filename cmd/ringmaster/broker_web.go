@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,14 +58,18 @@ func reachableHost(ctx context.Context) string {
 type web struct {
 	listeners []net.Listener
 	handlers  []http.Handler
+	// server is nil until there is one.
+	server atomic.Pointer[server.Server]
+	// metrics is nil until there is a server.
+	metrics atomic.Pointer[http.Handler]
 }
 
 // newWeb listens on the addresses that are given; on one, if they are the same.
-func newWeb(ctx context.Context, health, metrics string, srv *server.Server) (*web, error) {
+func newWeb(ctx context.Context, health, metrics string) (*web, error) {
 	w := &web{}
 	mux := http.NewServeMux()
 	if health != "" {
-		addHealth(mux, srv.Ready)
+		addHealth(mux, w.ready)
 		if err := w.listen(ctx, "health-listen", health, mux); err != nil {
 			return nil, err
 		}
@@ -79,12 +84,32 @@ func newWeb(ctx context.Context, health, metrics string, srv *server.Server) (*w
 			return nil, err
 		}
 	}
+	own.HandleFunc("GET /metrics", func(rw http.ResponseWriter, r *http.Request) {
+		h := w.metrics.Load()
+		if h == nil {
+			answer(rw, http.StatusServiceUnavailable, "starting")
+			return
+		}
+		(*h).ServeHTTP(rw, r)
+	})
+	return w, nil
+}
+
+// attach gives the server whose health and metrics are served from now on.
+func (w *web) attach(srv *server.Server) error {
 	h, err := metricsHandler(srv.Collectors())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own.Handle("GET /metrics", h)
-	return w, nil
+	w.metrics.Store(&h)
+	w.server.Store(srv)
+	return nil
+}
+
+// ready says whether clients are served.
+func (w *web) ready() bool {
+	srv := w.server.Load()
+	return srv != nil && srv.Ready()
 }
 
 func (w *web) listen(ctx context.Context, flag, address string, h http.Handler) error {

@@ -127,8 +127,13 @@ type brokerError struct {
 }
 
 func (e brokerError) Error() string {
-	if e.msg != "" {
+	switch {
+	case e.msg != "":
 		return e.msg
+	case errors.Is(e.code, kerr.InvalidTopicException):
+		return "invalid topic name: use 1 to 249 letters, digits, '.', '_' and '-', and not '.' or '..'"
+	case errors.Is(e.code, kerr.InvalidGroupID):
+		return "invalid group id: use 1 to 255 bytes"
 	}
 	return strings.TrimSuffix(lowerFirst(e.code.Description), ".") + " (" + e.code.Message + ")"
 }

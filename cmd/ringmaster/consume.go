@@ -49,6 +49,9 @@ Where nothing is committed it starts with the records that come from now on, or 
 			if len(args) == 0 {
 				return fmt.Errorf("%s needs the name of a TOPIC", cmd.CommandPath())
 			}
+			if slices.Contains(args, "") {
+				return fmt.Errorf("%s needs the name of a TOPIC, which must not be empty", cmd.CommandPath())
+			}
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -88,7 +91,8 @@ func (f *consumeFlags) check(cmd *cobra.Command) error {
 
 func (f *consumeFlags) run(cmd *cobra.Command, flags *clientFlags, topics []string) error {
 	slices.Sort(topics)
-	c, err := flags.connect(cmd, f.options(slices.Compact(topics))...)
+	topics = slices.Compact(topics)
+	c, err := flags.connect(cmd, f.options(topics)...)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -128,7 +129,7 @@ func parseHostPort(s string) (host string, port int32, err error) {
 		return "", 0, errNotHostPort(s)
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
-	if err != nil || strings.ContainsAny(host, " /\t") {
+	if err != nil || strings.ContainsFunc(host, func(r rune) bool { return r == '/' || !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
 		return "", 0, errNotHostPort(s)
 	}
 	return host, int32(n), nil

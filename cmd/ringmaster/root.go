@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -46,6 +47,7 @@ func run(ctx context.Context, args []string, std streams) int {
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
+	refineCompletion(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
@@ -60,9 +62,26 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitUsage
 }
 
+// parsing is what the standard library says of a flag's value that it cannot parse.
+var parsing = regexp.MustCompile(`strconv\.Parse(\w+): parsing "(?:[^"\\]|\\.)*": ([a-z ]+)`)
+
+// plainly says it in words for people.
+func plainly(message string) string {
+	return parsing.ReplaceAllStringFunc(message, func(found string) string {
+		switch parts := parsing.FindStringSubmatch(found); {
+		case parts[2] == "value out of range":
+			return "the number is too large or too small"
+		case parts[1] == "Bool":
+			return "use true or false"
+		default:
+			return "it is not a number"
+		}
+	})
+}
+
 // oneLine is an error's message in a line.
 func oneLine(err error) string {
-	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines := strings.FieldsFunc(plainly(err.Error()), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
@@ -95,6 +114,23 @@ and a command line for topics, groups and records. Any Kafka client reads and wr
 		newVersionCommand(),
 	)
 	return root
+}
+
+// refineCompletion adds the library's completion command, which takes the output that root has by now, and makes it refuse what is no shell and
+// tell a failure to write from a mistake.
+func refineCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("completion")
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "completion" {
+			continue
+		}
+		parent(cmd)
+		cmd.Example = "  source <(ringmaster completion bash)"
+		for _, shell := range cmd.Commands() {
+			shell.RunE = action(shell.RunE)
+			shell.Example = "  ringmaster completion " + shell.Name()
+		}
+	}
 }
 
 // parent makes a command that only has subcommands print its help, and refuse an unknown subcommand.
@@ -134,6 +170,9 @@ func named(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 1:
+			if args[0] == "" {
+				return fmt.Errorf("%s needs %s, which must not be empty", cmd.CommandPath(), what)
+			}
 			return nil
 		case 0:
 			return fmt.Errorf("%s needs %s", cmd.CommandPath(), what)

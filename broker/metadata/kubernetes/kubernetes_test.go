@@ -148,8 +148,8 @@ var _ = Describe("metadata from Kubernetes", func() {
 		}}
 		Expect(env.Client.Status().Update(ctx, g)).To(Succeed())
 		Eventually(func() *metadata.Group { return m.Snapshot().Groups["billing"] }).Should(Equal(&metadata.Group{
-			ID: "billing", Generation: 3, Assigner: "ConsistentHash", Topics: []string{"orders"}, HandoffTimeout: 30 * time.Second,
-			Members: []metadata.GroupMember{{Pod: "billing-0", UID: "u", IP: "10.0.0.1", Partitions: map[string][]int32{"orders": {0, 1}}}},
+			ID: "billing", UID: string(g.UID), Generation: 3, Assigner: "ConsistentHash", Topics: []string{"orders"}, HandoffTimeout: 30 * time.Second,
+			Members: []metadata.GroupMember{{Pod: "billing-0", UID: "u", IP: "10.0.0.1", Alive: true, Partitions: map[string][]int32{"orders": {0, 1}}}},
 		}))
 		Expect(env.Client.Delete(ctx, g)).To(Succeed())
 		Eventually(func() int { return len(m.Snapshot().Groups) }).Should(BeZero())

@@ -123,6 +123,7 @@ var cleanupPolicies = map[v1alpha1.CleanupPolicy]string{
 func groupOf(g *v1alpha1.ConsumerGroup) *metadata.Group {
 	out := &metadata.Group{
 		ID:             g.KafkaID(),
+		UID:            string(g.UID),
 		Generation:     g.Status.Generation,
 		Assigner:       string(g.Spec.Assigner),
 		Topics:         slices.Sorted(slices.Values(g.Spec.Topics)),
@@ -133,7 +134,7 @@ func groupOf(g *v1alpha1.ConsumerGroup) *metadata.Group {
 		out.HandoffTimeout = g.Spec.HandoffTimeout.Duration
 	}
 	for _, m := range g.Status.Members {
-		member := metadata.GroupMember{Pod: m.Name, UID: string(m.UID), IP: m.IP, Partitions: map[string][]int32{}}
+		member := metadata.GroupMember{Pod: m.Name, UID: string(m.UID), IP: m.IP, Alive: m.Phase == v1alpha1.MemberActive, Partitions: map[string][]int32{}}
 		for _, a := range m.Assignments {
 			member.Partitions[a.Topic] = slices.Clone(a.Partitions)
 		}

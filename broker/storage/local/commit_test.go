@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,6 +137,44 @@ func TestAnAppendGivesUpWaitingWithItsContext(t *testing.T) {
 	close(g.release)
 	if err := l.engine.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestAFullDiskAtTheEndLeavesNoHalfMarker(t *testing.T) {
+	m := newMemFS(rand.New(rand.NewPCG(1, 1)))
+	l := reopen(t, m)
+	mustAppend(t, l, testBatch{Producer: 4, Records: values("x")}.Encode())
+	m.fault = func(op string, _ int) error {
+		if op == "write" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	if err := l.engine.Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Close returned %v", err)
+	}
+	m.fault = nil
+	for _, e := range must(m.ReadDir(l.dir)) {
+		if e.Name == cleanFile {
+			t.Errorf("there is a marker of %d bytes", e.Size)
+		}
+	}
+	if l := reopen(t, m); l.EndOffset() != 1 {
+		t.Errorf("the log ends at %d", l.EndOffset())
+	}
+}
+
+func TestManyErrorsOfAKindAreSummedUp(t *testing.T) {
+	some := []error{nil, errors.New("a"), nil, errors.New("b")}
+	if got := firstFew(some).Error(); got != "a\nb" {
+		t.Errorf("%q", got)
+	}
+	many := append(slices.Repeat(some, 9), errors.New("c"))
+	if got := firstFew(many).Error(); !strings.HasSuffix(got, "\nand 16 more like these") {
+		t.Errorf("%q", got)
+	}
+	if err := firstFew(make([]error, 2)); err != nil {
+		t.Error(err)
 	}
 }
 

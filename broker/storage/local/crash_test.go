@@ -394,6 +394,8 @@ func countOps(t testing.TB, seed uint64) int {
 		t.Fatal("crashed without a fault")
 	}
 	w.check()
+	m.mu.Lock() // a sync that nobody waited for may still be going on
+	defer m.mu.Unlock()
 	return m.ops
 }
 

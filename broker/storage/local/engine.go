@@ -389,5 +389,15 @@ func (e *Engine) closeLogs() error {
 	}
 	close(next)
 	wg.Wait()
-	return errors.Join(errs...)
+	return firstFew(errs)
+}
+
+// firstFew joins errors; where there are many, which then are alike, the first few and how many others there are.
+func firstFew(errs []error) error {
+	const few = 3
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) <= few {
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs[:few:few], fmt.Errorf("and %d more like these", len(errs)-few))...)
 }

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -277,7 +278,8 @@ func (l *commitLog) writeClean() error {
 	l.mu.Unlock()
 	c := clean{base: v.base, size: v.size, next: v.next, maxTime: v.maxTime, index: v.index, producers: l.known}
 	if err := writeFile(l.engine.fs, l.path(cleanFile), c.encode()); err != nil {
-		return err
+		// Half a marker (a full disk) is as good as none, but would be reported as damage at the next start.
+		return errors.Join(err, removeIfThere(l.engine.fs, l.path(cleanFile)))
 	}
 	l.clean = true
 	return l.syncDir()
