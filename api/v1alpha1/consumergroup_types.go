@@ -196,7 +196,8 @@ type ConsumerGroupStatus struct {
 	// +listMapKey=name
 	// +optional
 	Members []GroupMember `json:"members,omitempty"`
-	// assignments is members in a compact form for people: web-0:orders[0-3] web-1:orders[4-7].
+	// assignments is members in a compact form for people: web-0:orders[0-3] web-1:orders[4-7]. It counts what is too much to be listed:
+	// web-0:orders[0,3,6,9,12,15,18,21,+92].
 	// +optional
 	Assignments string `json:"assignments,omitempty"`
 	// lastRebalance describes the last change of the assignment.
@@ -231,7 +232,8 @@ type GroupMember struct {
 	Name string `json:"name"`
 	// uid is the pod's uid; it changes when a pod of the same name takes over the seat.
 	UID types.UID `json:"uid"`
-	// ip is the pod's address, by which the brokers know its clients.
+	// ip is the pod's address, by which the brokers know its clients. Not set for a pod with the host's network, whose clients are known by the pod's name
+	// as their group.instance.id or client.id.
 	// +optional
 	IP string `json:"ip,omitempty"`
 	// node is the name of the node that the pod runs on.

@@ -56,8 +56,9 @@ type TopicSpec struct {
 	// +optional
 	Partitions int32 `json:"partitions,omitempty"`
 
-	// partitioner is the partitioner that `ringmaster produce` and other clients of ours use for this topic: KeyHash (murmur2 of the key, as
-	// Kafka's default), RoundRobin, Sticky or ConsistentHash. Default KeyHash. Other Kafka clients choose their own.
+	// partitioner is how producers are meant to choose a record's partition: KeyHash (murmur2 of the key, as Kafka's default), RoundRobin,
+	// Sticky or ConsistentHash. Default KeyHash. It is kept for those that read this resource: the Kafka protocol does not carry it to clients, which
+	// choose for themselves, and no broker enforces it.
 	// +kubebuilder:default=KeyHash
 	// +optional
 	Partitioner Partitioner `json:"partitioner,omitempty"`
@@ -150,7 +151,7 @@ type TopicStatus struct {
 	// +listMapKey=broker
 	// +optional
 	Leaders []PartitionLeader `json:"leaders,omitempty"`
-	// placement is leaders in a compact form for people: 1[0-3] 2[4-7].
+	// placement is leaders in a compact form for people: 1[0-3] 2[4-7]. It counts what is too much to be listed: 1[0,3,6,9,12,15,18,21,+92].
 	// +optional
 	Placement string `json:"placement,omitempty"`
 	// conditions: Ready.

@@ -61,7 +61,8 @@ var _ = Describe("a BrokerCluster", func() {
 			Expect(children).To(HaveKey(name))
 		}
 		for name, child := range children {
-			Expect(metav1.IsControlledBy(child, c)).To(BeTrue(), name)
+			// The Topic says on whose volume the offsets are, so it stays where the volumes stay.
+			Expect(metav1.IsControlledBy(child, c)).To(Equal(name != "Topic web-consumer-offsets"), name)
 			Expect(child.GetFinalizers()).To(BeEmpty(), name)
 			Expect(child.GetLabels()).To(HaveKeyWithValue(v1alpha1.LabelCluster, "web"), name)
 		}
@@ -83,6 +84,38 @@ var _ = Describe("a BrokerCluster", func() {
 		Expect(live.Finalizers).To(BeEmpty())
 		Expect(live.Status.BootstrapServers).To(Equal("web-bootstrap." + w.ns + ".svc:9092"))
 		Expect(live.Status.Selector).To(Equal("app.kubernetes.io/component=broker,ringmaster.dev/cluster=web"))
+	})
+
+	It("leaves the offsets' Topic with its volumes, and a cluster of the same name finds it where it was", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		c := w.cluster(ctx, "web", 2)
+		w.settled(ctx, "web")
+		before, err := read[v1alpha1.Topic](ctx, w, "web-consumer-offsets")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(before.OwnerReferences).To(BeEmpty())
+		w.scale(ctx, "web", 3)
+		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(HaveField("Status.Brokers", HaveLen(3)))
+
+		By("made again with more brokers than when the Topic was placed")
+		Expect(env.Client.Delete(ctx, c)).To(Succeed())
+		again := w.cluster(ctx, "web", 3)
+		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(HaveField("Status.Brokers", HaveLen(3)))
+		w.quiet(ctx)
+		after, err := read[v1alpha1.Topic](ctx, w, "web-consumer-offsets")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.UID).To(Equal(before.UID))
+		Expect(after.Status.Leaders).To(Equal(before.Status.Leaders))
+
+		By("goes with the cluster while the volumes do")
+		owned := WithTransform(func(t *v1alpha1.Topic) bool { return metav1.IsControlledBy(t, again) }, BeTrue())
+		policy := func(p v1alpha1.DeletionPolicy) {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"storage":{"whenDeleted":"`+string(p)+`"}}}`))
+			Expect(env.Client.Patch(ctx, &v1alpha1.BrokerCluster{ObjectMeta: w.meta("web")}, patch)).To(Succeed())
+		}
+		policy(v1alpha1.DeletionDelete)
+		Eventually(read[v1alpha1.Topic](ctx, w, "web-consumer-offsets")).Should(owned)
+		policy(v1alpha1.DeletionRetain)
+		Eventually(read[v1alpha1.Topic](ctx, w, "web-consumer-offsets")).Should(Not(owned))
 	})
 
 	It("reports which brokers answer", func(ctx SpecContext) {
@@ -111,6 +144,37 @@ var _ = Describe("a BrokerCluster", func() {
 
 		Expect(env.Client.Delete(ctx, &corev1.Pod{ObjectMeta: w.meta("web-3")}, client.GracePeriodSeconds(0))).To(Succeed())
 		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(HaveField("Status.ReadyReplicas", BeEquivalentTo(1)))
+	})
+
+	It("says what keeps a broker from running, and no more often than that changes", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.cluster(ctx, "web", 2)
+		w.settled(ctx, "web")
+		says := func(text string) OmegaMatcher {
+			return And(readyIs(metav1.ConditionFalse, v1alpha1.ReasonBrokersNotReady),
+				HaveField("Status.Conditions", ContainElement(HaveField("Message", ContainSubstring(text)))))
+		}
+		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(says("web-1 does not exist yet; to see why: kubectl --namespace " + w.ns + " describe statefulset web"))
+
+		w.pod(ctx, "web", 1, corev1.ConditionTrue)
+		w.pod(ctx, "web", 2, corev1.ConditionFalse)
+		wait := func(reason, message string) {
+			p := &corev1.Pod{ObjectMeta: w.meta("web-2")}
+			Expect(env.Client.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "broker", Image: image, State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message},
+			}}}
+			Expect(env.Client.Status().Update(ctx, p)).To(Succeed())
+		}
+		wait("ErrImagePull", "not found")
+		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(says(
+			"web-2 cannot pull its image " + image + "; to see more: kubectl --namespace " + w.ns + " describe pod web-2"))
+		writes := len(w.manager.Writes())
+		for _, seconds := range []string{"10", "20", "40"} {
+			wait("ImagePullBackOff", "back-off "+seconds+"s")
+			wait("ErrImagePull", "not found, tried for "+seconds+" s")
+		}
+		Consistently(func() int { return len(w.manager.Writes()) }, time.Second).Should(Equal(writes))
 	})
 
 	It("writes nothing while nothing changes, nor when the operator is restarted", func(ctx SpecContext) {
@@ -402,12 +466,13 @@ var _ = Describe("the end of a BrokerCluster", func() {
 		next := w.cluster(ctx, "web", 2)
 		Eventually(func() bool {
 			children := w.children(ctx)
+			delete(children, "Topic web-consumer-offsets") // which nobody owns
 			for _, child := range children {
 				if !metav1.IsControlledBy(child, next) || len(child.GetOwnerReferences()) != 1 {
 					return false
 				}
 			}
-			return len(children) == 9
+			return len(children) == 8
 		}).Should(BeTrue())
 		w.quiet(ctx)
 	})

@@ -21,6 +21,9 @@ type facts struct {
 	statefulSet *appsv1.StatefulSet
 	// ready holds the names of the broker pods that are ready and not terminating.
 	ready map[string]bool
+	// troubles say, by name, what is wrong with a broker pod that is not ready; empty where nothing is reported. A pod that does not exist is not
+	// in it.
+	troubles map[string]string
 	// claims are the brokers' claims, by broker id.
 	claims map[int32]corev1.PersistentVolumeClaim
 	// topics are the topics whose partitions the cluster has. They are the cache's own: nobody may change them.
@@ -29,7 +32,7 @@ type facts struct {
 
 // gather reads the facts from the cache.
 func (r *Reconciler) gather(ctx context.Context, c *v1alpha1.BrokerCluster) (facts, error) {
-	f := facts{ready: map[string]bool{}, claims: map[int32]corev1.PersistentVolumeClaim{}}
+	f := facts{ready: map[string]bool{}, troubles: map[string]string{}, claims: map[int32]corev1.PersistentVolumeClaim{}}
 
 	set := &appsv1.StatefulSet{}
 	key := client.ObjectKey{Namespace: c.Namespace, Name: resources.StatefulSetName(c)}
@@ -47,6 +50,8 @@ func (r *Reconciler) gather(ctx context.Context, c *v1alpha1.BrokerCluster) (fac
 	for i := range pods.Items {
 		if p := &pods.Items[i]; p.DeletionTimestamp == nil && isReady(p) {
 			f.ready[p.Name] = true
+		} else {
+			f.troubles[p.Name] = trouble(p)
 		}
 	}
 

@@ -3,6 +3,7 @@
 package brokercluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -56,7 +57,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Owns(&policyv1.PodDisruptionBudget{}).
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
-		Owns(&v1alpha1.Topic{}).
 		Watches(&v1alpha1.Topic{}, handler.EnqueueRequestsFromMapFunc(clusterOfTopic)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(clusterOfBroker)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(clusterOfBroker)).
@@ -76,11 +76,16 @@ func clusterOfBroker(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: cluster}}}
 }
 
-// clusterOfTopic is the cluster whose brokers lead a topic's partitions: they cannot go while they do.
+// clusterOfTopic is the cluster whose brokers lead a topic's partitions: they cannot go while they do. One that is not placed yet may be the one
+// of committed offsets, which the operator makes again if it is deleted.
 func clusterOfTopic(_ context.Context, obj client.Object) []reconcile.Request {
 	topic, ok := obj.(*v1alpha1.Topic)
-	if !ok || topic.Status.ClusterRef == "" {
+	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: topic.Namespace, Name: topic.Status.ClusterRef}}}
+	cluster := cmp.Or(topic.Status.ClusterRef, topic.Spec.ClusterRef)
+	if cluster == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: topic.Namespace, Name: cluster}}}
 }

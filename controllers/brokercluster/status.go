@@ -79,7 +79,7 @@ func status(c *v1alpha1.BrokerCluster, f facts, p plan, o outcome) v1alpha1.Brok
 		}
 		s.Brokers = append(s.Brokers, b)
 	}
-	condition := readyCondition(c, p, o, notReady)
+	condition := readyCondition(c, f, p, o, notReady)
 	condition.ObservedGeneration = c.Generation
 	meta.SetStatusCondition(&s.Conditions, condition)
 	return s
@@ -87,7 +87,7 @@ func status(c *v1alpha1.BrokerCluster, f facts, p plan, o outcome) v1alpha1.Brok
 
 // readyCondition is true if the cluster is what its spec asks for. What the operator could not or would not do comes before
 // what brokers have yet to do.
-func readyCondition(c *v1alpha1.BrokerCluster, p plan, o outcome, notReady []string) metav1.Condition {
+func readyCondition(c *v1alpha1.BrokerCluster, f facts, p plan, o outcome, notReady []string) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
 	case o.apply != nil:
@@ -101,14 +101,27 @@ func readyCondition(c *v1alpha1.BrokerCluster, p plan, o outcome, notReady []str
 		condition.Message = apply.Message("cannot grow the brokers' volumes, trying again; their StorageClass must allow expansion: " + o.grow.Error())
 	case len(notReady) > 0:
 		condition.Reason = v1alpha1.ReasonBrokersNotReady
-		condition.Message = fmt.Sprintf("%d of %d brokers answer; not ready: %s; to see why: kubectl --namespace %s describe pod %s",
-			int(p.replicas)-len(notReady), p.replicas, enumerate(notReady), c.Namespace, notReady[0])
+		condition.Message = apply.Message(fmt.Sprintf("%d of %d brokers answer; not ready: %s; %s",
+			int(p.replicas)-len(notReady), p.replicas, enumerate(notReady), whyNotReady(c, f, notReady)))
 	default:
 		condition.Status = metav1.ConditionTrue
 		condition.Reason = v1alpha1.ReasonBrokersReady
 		condition.Message = fmt.Sprintf("%d of %d brokers answer", p.replicas, p.replicas)
 	}
 	return condition
+}
+
+// whyNotReady says what is wrong with the first of the pods of which that is known, and where to see more.
+func whyNotReady(c *v1alpha1.BrokerCluster, f facts, notReady []string) string {
+	for _, name := range notReady {
+		if why := f.troubles[name]; why != "" {
+			return fmt.Sprintf("%s %s; to see more: kubectl --namespace %s describe pod %s", name, why, c.Namespace, name)
+		}
+	}
+	if _, exists := f.troubles[notReady[0]]; !exists && f.statefulSet != nil {
+		return fmt.Sprintf("%s does not exist yet; to see why: kubectl --namespace %s describe statefulset %s", notReady[0], c.Namespace, resources.StatefulSetName(c))
+	}
+	return fmt.Sprintf("to see why: kubectl --namespace %s describe pod %s", c.Namespace, notReady[0])
 }
 
 func scaleDownRefused(p plan) string {

@@ -161,6 +161,17 @@ var _ = Describe("the members of a ConsumerGroup", func() {
 		w.settled(ctx, "web")
 	})
 
+	It("have no address of their own with the host's network, for the whole node has it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.topic(ctx, "orders", 4)
+		w.group(ctx, "web")
+		w.pod(ctx, "web-0")
+		w.pod(ctx, "web-1", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+		group := w.settled(ctx, "web", "web-0", "web-1")
+		Expect(group.Status.Members[0].IP).NotTo(BeEmpty())
+		Expect(group.Status.Members[1].IP).To(BeEmpty())
+	})
+
 	It("may be members of two groups", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.topic(ctx, "orders", 6)

@@ -4,7 +4,6 @@ package consumergroup
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,10 +11,16 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+	"github.com/ringmaster-dev/ringmaster/controllers/internal/runs"
 )
 
-// maxCompactBytes is the largest compact form of an assignment that is shown.
-const maxCompactBytes = 4096
+// Bounds of the compact form of an assignment, which is for people, in a column.
+const (
+	// maxCompactBytes is the length from which on it names no more members.
+	maxCompactBytes = 1000
+	// maxCompactTopics is how many topics of a member it names.
+	maxCompactTopics = 8
+)
 
 // seatsOf returns the members of a status as the coordinator's seats.
 func seatsOf(members []v1alpha1.GroupMember) []coordinator.Seat {
@@ -55,11 +60,15 @@ func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 	return members
 }
 
-// compact returns the assignment for people: web-0:clicks[0],orders[0-3,7] web-1:orders[4-6] web-2:-. A form that is too long is replaced by
-// the number of members.
+// compact returns the assignment for people: web-0:clicks[0],orders[0-3,7] web-1:orders[4-6] web-2:-. Once it is long enough it counts the other
+// members.
 func compact(members []v1alpha1.GroupMember) string {
 	var b strings.Builder
 	for i := range members {
+		if b.Len() > maxCompactBytes {
+			fmt.Fprintf(&b, " and %d more: see .status.members", len(members)-i)
+			break
+		}
 		if i > 0 {
 			b.WriteByte(' ')
 		}
@@ -68,37 +77,24 @@ func compact(members []v1alpha1.GroupMember) string {
 		if len(members[i].Assignments) == 0 {
 			b.WriteByte('-')
 		}
-		for j, a := range members[i].Assignments {
-			if j > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(a.Topic)
-			b.WriteByte('[')
-			writeRuns(&b, a.Partitions)
-			b.WriteByte(']')
-		}
-		if b.Len() > maxCompactBytes {
-			return fmt.Sprintf("%d members; see .status.members", len(members))
-		}
+		writeShare(&b, members[i].Assignments)
 	}
 	return b.String()
 }
 
-// writeRuns writes ascending numbers, runs of consecutive ones as first-last.
-func writeRuns(b *strings.Builder, numbers []int32) {
-	for i := 0; i < len(numbers); {
-		end := i + 1
-		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
-			end++
-		}
+// writeShare writes what one member reads; of many topics it counts those that come after the first few.
+func writeShare(b *strings.Builder, share []v1alpha1.TopicAssignment) {
+	for i, a := range share {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(strconv.Itoa(int(numbers[i])))
-		if end > i+1 {
-			b.WriteByte('-')
-			b.WriteString(strconv.Itoa(int(numbers[end-1])))
+		if i == maxCompactTopics {
+			fmt.Fprintf(b, "+%d topics", len(share)-i)
+			return
 		}
-		i = end
+		b.WriteString(a.Topic)
+		b.WriteByte('[')
+		runs.Write(b, a.Partitions)
+		b.WriteByte(']')
 	}
 }

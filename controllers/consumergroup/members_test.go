@@ -4,6 +4,7 @@ package consumergroup
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,19 +23,24 @@ func share(topic string, partitions ...int32) v1alpha1.TopicAssignment {
 }
 
 func TestCompact(t *testing.T) {
-	many := make([]v1alpha1.GroupMember, 0, 1000)
-	for i := range 1000 {
-		many = append(many, member(fmt.Sprint("web-", i), share("orders", int32(i))))
+	var scattered []int32
+	for i := range int32(1000) {
+		scattered = append(scattered, 3*i)
+	}
+	var topics []v1alpha1.TopicAssignment
+	for _, name := range strings.Split("abcdefghij", "") {
+		topics = append(topics, share(name, 0))
 	}
 	cases := map[string]struct {
 		members []v1alpha1.GroupMember
 		want    string
 	}{
-		"nobody":                    {want: ""},
-		"runs and single ones":      {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0, 1, 2, 3, 7)), member("web-1", share("orders", 4, 5, 8))}, want: "web-0:orders[0-3,7] web-1:orders[4-5,8]"},
-		"several topics":            {members: []v1alpha1.GroupMember{member("web-0", share("clicks", 0), share("orders", 1, 2))}, want: "web-0:clicks[0],orders[1-2]"},
-		"a member without any":      {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0)), member("web-1")}, want: "web-0:orders[0] web-1:-"},
-		"too many to show them all": {members: many, want: "1000 members; see .status.members"},
+		"nobody":               {want: ""},
+		"runs and single ones": {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0, 1, 2, 3, 7)), member("web-1", share("orders", 4, 5, 8))}, want: "web-0:orders[0-3,7] web-1:orders[4-5,8]"},
+		"several topics":       {members: []v1alpha1.GroupMember{member("web-0", share("clicks", 0), share("orders", 1, 2))}, want: "web-0:clicks[0],orders[1-2]"},
+		"a member without any": {members: []v1alpha1.GroupMember{member("web-0", share("orders", 0)), member("web-1")}, want: "web-0:orders[0] web-1:-"},
+		"scattered partitions": {members: []v1alpha1.GroupMember{member("web-0", share("orders", scattered...))}, want: "web-0:orders[0,3,6,9,12,15,18,21,+992]"},
+		"many topics":          {members: []v1alpha1.GroupMember{member("web-0", topics...)}, want: "web-0:a[0],b[0],c[0],d[0],e[0],f[0],g[0],h[0],+2 topics"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +48,22 @@ func TestCompact(t *testing.T) {
 				t.Errorf("compact = %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestCompactOfManyMembersFitsAColumn(t *testing.T) {
+	many := make([]v1alpha1.GroupMember, 0, 1000)
+	for i := range 1000 {
+		many = append(many, member(fmt.Sprint("web-", i), share("orders", int32(i))))
+	}
+	got := compact(many)
+	if !strings.HasPrefix(got, "web-0:orders[0] web-1:orders[1] ") || !strings.HasSuffix(got, " more: see .status.members") || len(got) > maxCompactBytes+100 {
+		t.Errorf("compact = %q, %d bytes", got, len(got))
+	}
+	var more int
+	_, rest, _ := strings.Cut(got, " and ")
+	if _, err := fmt.Sscanf(rest, "%d more", &more); err != nil || strings.Count(got, ":orders[")+more != len(many) {
+		t.Errorf("%d members are shown and %d counted, want %d together (%v)", strings.Count(got, ":orders["), more, len(many), err)
 	}
 }
 

@@ -32,6 +32,15 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
+// address is the address that tells a pod's clients from others'; empty if there is none. With the host's network it is the node's: clients of pods that
+// are no members, or no members any more, have the same one, and would be taken for the member's.
+func address(pod *corev1.Pod) string {
+	if pod.Spec.HostNetwork {
+		return ""
+	}
+	return pod.Status.PodIP
+}
+
 // ended reports whether a pod will never run again.
 func ended(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -54,7 +63,7 @@ type statefulSets struct {
 // pod returns what the coordinator needs to know of a pod. One that ended may return if its StatefulSet makes it again.
 func (s *statefulSets) pod(ctx context.Context, pod *corev1.Pod) (coordinator.Pod, error) {
 	out := coordinator.Pod{
-		Name: pod.Name, UID: string(pod.UID), IP: pod.Status.PodIP, Node: pod.Spec.NodeName,
+		Name: pod.Name, UID: string(pod.UID), IP: address(pod), Node: pod.Spec.NodeName,
 		Alive: alive(pod),
 	}
 	if out.Alive || !ended(pod) {

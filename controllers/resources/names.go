@@ -26,11 +26,13 @@ const (
 	managedBy       = "ringmaster-operator"
 )
 
+// BrokerContainer is the name of the container in a broker's pod.
+const BrokerContainer = "broker"
+
 // Names within a broker's pod.
 const (
-	brokerContainer = "broker"
-	dataVolume      = "data"
-	dataDir         = "/data"
+	dataVolume = "data"
+	dataDir    = "/data"
 
 	healthPortName  = "health"
 	metricsPortName = "metrics"

@@ -167,7 +167,7 @@ func container(c *v1alpha1.BrokerCluster, image string) corev1.Container {
 	}
 	l := ClientListener(c)
 	return corev1.Container{
-		Name:            brokerContainer,
+		Name:            BrokerContainer,
 		Image:           image,
 		ImagePullPolicy: policy,
 		Args: []string{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/controllers/internal/clusterref"
+	"github.com/ringmaster-dev/ringmaster/controllers/resources"
 )
 
 // actionPlace is the action of every event.
@@ -106,7 +107,7 @@ func holder(cluster string, f facts) *v1alpha1.Topic {
 	}
 	return slices.MinFunc(rivals, func(a, b *v1alpha1.Topic) int {
 		return cmp.Or(
-			first(isInternal(a), isInternal(b)),
+			first(isInternal(a, cluster), isInternal(b, cluster)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			first(len(a.Status.Leaders) > 0, len(b.Status.Leaders) > 0),
 			cmp.Compare(a.Name, b.Name),
@@ -125,10 +126,11 @@ func first(a, b bool) int {
 	return 1
 }
 
-// isInternal tells whether the operator made the Topic for a BrokerCluster. The annotation alone would not do: anybody can set it.
-func isInternal(t *v1alpha1.Topic) bool {
-	owner := metav1.GetControllerOf(t)
-	return owner != nil && owner.Kind == "BrokerCluster" && t.Annotations[v1alpha1.AnnotationInternal] == "true"
+// isInternal tells whether the operator keeps the Topic for a BrokerCluster. Only one can have its name, and the operator sees to it that this
+// one is as it should be.
+func isInternal(t *v1alpha1.Topic, cluster string) bool {
+	return t.Name == resources.OffsetsTopicName(&v1alpha1.BrokerCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}) &&
+		t.KafkaName() == v1alpha1.TopicConsumerOffsets
 }
 
 func ready(t *v1alpha1.Topic) *metav1.Condition {

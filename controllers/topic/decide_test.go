@@ -25,10 +25,7 @@ func TestHolderOfAName(t *testing.T) {
 		t.Status.Leaders = []v1alpha1.PartitionLeader{{Broker: 1, Partitions: []int32{0}}}
 	}
 	annotated := func(t *v1alpha1.Topic) { t.Annotations = map[string]string{v1alpha1.AnnotationInternal: "true"} }
-	owned := func(t *v1alpha1.Topic) {
-		cluster := &v1alpha1.BrokerCluster{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
-		t.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cluster, v1alpha1.GroupVersion.WithKind("BrokerCluster"))}
-	}
+	offsets := func(t *v1alpha1.Topic) { t.Spec.TopicName = v1alpha1.TopicConsumerOffsets }
 	elsewhere := func(t *v1alpha1.Topic) { t.Spec.ClusterRef = "other" }
 	tests := map[string]struct {
 		topics []v1alpha1.Topic
@@ -38,7 +35,8 @@ func TestHolderOfAName(t *testing.T) {
 		"of two of one second, the first by name":    {[]v1alpha1.Topic{topic("b", 1), topic("a", 1)}, "a"},
 		"of two of one second, the placed one":       {[]v1alpha1.Topic{topic("b", 1, placed), topic("a", 1)}, "b"},
 		"an older one, though a younger is placed":   {[]v1alpha1.Topic{topic("b", 1), topic("a", 2, placed)}, "b"},
-		"the operator's own, though younger":         {[]v1alpha1.Topic{topic("a", 1, placed), topic("b", 2, annotated, owned)}, "b"},
+		"the operator's own, though younger":         {[]v1alpha1.Topic{topic("a", 1, placed, offsets), topic("web-consumer-offsets", 2, annotated, offsets)}, "web-consumer-offsets"},
+		"not that of another cluster":                {[]v1alpha1.Topic{topic("a", 1, offsets), topic("other-consumer-offsets", 2, annotated, offsets)}, "a"},
 		"not one that says it is the operator's own": {[]v1alpha1.Topic{topic("a", 1), topic("b", 2, annotated)}, "a"},
 		"not one of another cluster":                 {[]v1alpha1.Topic{topic("a", 1, elsewhere), topic("b", 2)}, "b"},
 	}

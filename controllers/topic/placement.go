@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
+	"github.com/ringmaster-dev/ringmaster/controllers/internal/runs"
 )
 
 // noLeader stands for the leader of a partition that has none. Broker ids start at 1.
@@ -17,6 +18,9 @@ const noLeader int32 = 0
 
 // maxPartitions is how many partitions a topic may have: what admission allows.
 const maxPartitions = 10000
+
+// maxCompactBytes is the length from which on the compact form names no more brokers: it is for people, in a column.
+const maxCompactBytes = 1000
 
 // place gives every partition that has no leader one of the brokers. leaders holds each partition's leader so far; one that is there
 // never changes, for the partition's records are on its volume and nowhere else.
@@ -108,27 +112,18 @@ func byBroker(leaders []int32) []v1alpha1.PartitionLeader {
 
 // compact writes leaders for people: 1[0-3] 2[4,6-7].
 func compact(leaders []v1alpha1.PartitionLeader) string {
-	var words []string
-	for _, l := range leaders {
-		words = append(words, fmt.Sprintf("%d[%s]", l.Broker, ranges(l.Partitions)))
-	}
-	return strings.Join(words, " ")
-}
-
-// ranges writes ascending numbers with runs shortened: 0-2,4.
-func ranges(numbers []int32) string {
-	var words []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
+	var b strings.Builder
+	for i, l := range leaders {
+		if b.Len() > maxCompactBytes {
+			fmt.Fprintf(&b, " and %d more: see .status.leaders", len(leaders)-i)
+			break
 		}
-		if end == i {
-			words = append(words, strconv.Itoa(int(numbers[i])))
-		} else {
-			words = append(words, fmt.Sprintf("%d-%d", numbers[i], numbers[end]))
+		if i > 0 {
+			b.WriteByte(' ')
 		}
-		i = end + 1
+		fmt.Fprintf(&b, "%d[", l.Broker)
+		runs.Write(&b, l.Partitions)
+		b.WriteByte(']')
 	}
-	return strings.Join(words, ",")
+	return b.String()
 }

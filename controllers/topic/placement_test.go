@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,6 +167,10 @@ func TestCompact(t *testing.T) {
 		"both":          {[]int32{2, 10, 10, 2, 10, noLeader, 10}, "2[0,3] 10[1-2,4,6]"},
 		"a pair":        {[]int32{1, 1}, "1[0-1]"},
 		"no leader yet": {[]int32{noLeader}, ""},
+		"a topic of as many partitions as there may be": {
+			place("big", make([]int32, maxPartitions), ids(3)),
+			"1[1,4,7,10,13,16,19,22,+3325] 2[2,5,8,11,14,17,20,23,+3325] 3[0,3,6,9,12,15,18,21,+3326]",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,5 +178,12 @@ func TestCompact(t *testing.T) {
 				t.Errorf("compact = %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestCompactOfManyBrokersFitsAColumn(t *testing.T) {
+	got := compact(byBroker(place("big", make([]int32, maxPartitions), ids(999))))
+	if len(got) > maxCompactBytes+100 || !strings.HasSuffix(got, " more: see .status.leaders") {
+		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }

@@ -21,6 +21,41 @@ const partitions = 12
 
 // The specs are steps of one story: each starts from what the one before left.
 var _ = Describe("Ringmaster on a real cluster", Ordered, func() {
+	It("has manifests that the API server takes, whatever is set, and a chart that refuses values that make no sense", func() {
+		chart := settings.root + "/charts/ringmaster"
+		accepted := func(manifests, what string) {
+			GinkgoHelper()
+			out, err := command(manifests, "kubectl", "apply", "--dry-run=server", "-f", "-")
+			Expect(err).NotTo(HaveOccurred(), what)
+			Expect(out).To(ContainSubstring("(server dry run)"), what)
+		}
+		for _, set := range []string{
+			"", "crds.install=false", "crds.keep=false", "watchNamespace=" + namespace, "replicas=2", "metrics.service=false", "aggregateRoles=false",
+			"imagePullSecrets[0].name=secret", "serviceAccount.name=mine", "priorityClassName=system-cluster-critical", "nodeSelector.disk=ssd",
+			"tolerations[0].operator=Exists", "log.level=debug,log.format=text", `podLabels.team=a,podLabels.app\.kubernetes\.io/name=other`, "podAnnotations.a=b",
+		} {
+			manifests, err := command("", settings.helm, "template", "ringmaster", chart, "--namespace", namespace, "--set", set)
+			Expect(err).NotTo(HaveOccurred(), set)
+			accepted(manifests, set)
+		}
+		for _, set := range []string{
+			"image.repositry=x", "image.tag=a b", "image.pullPolicy=Sometimes", "replicas=-1", "replicas=two", "watchNamespace=Bad_Name", "log.level=loud",
+			"serviceAccount.name=Bad/Name", "podLabels.a=5", "nodeSelector.a=1", "tolerations[0]=x", "imagePullSecrets[0]=x", "crds.keep=maybe", "nonsense=1",
+		} {
+			_, err := command("", settings.helm, "template", "ringmaster", chart, "--set", set)
+			Expect(err).To(MatchError(ContainSubstring("values don't meet the specifications of the schema")), set)
+		}
+		manifests := kubectl("kustomize", settings.root+"/config/default")
+		accepted(strings.ReplaceAll(manifests, "ringmaster-system", namespace), "config/default")
+
+		By("making the operator leave a node that does not answer, for nobody else notices what fails there")
+		rendered, err := command("", settings.helm, "template", "ringmaster", chart)
+		Expect(err).NotTo(HaveOccurred())
+		for _, operator := range []string{manifests, rendered} {
+			Expect(operator).To(MatchRegexp(`key: node.kubernetes.io/unreachable\n\s+operator: Exists\n\s+tolerationSeconds: 10\n`))
+		}
+	})
+
 	It("installs with Helm", func() {
 		repository, tag, _ := strings.Cut(settings.image, ":")
 		out, err := command("", settings.helm, "upgrade", "--install", "ringmaster", settings.root+"/charts/ringmaster",
