@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -48,6 +50,7 @@ type operatorFlags struct {
 	leaseNamespace string
 	healthListen   string
 	metricsListen  string
+	apiServerWait  time.Duration
 	logLevel       *enum
 	logFormat      *enum
 }
@@ -76,9 +79,10 @@ serves /metrics for Prometheus.`,
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", "", "the `NAMESPACE` of the Lease (default: the one of the service account or kubeconfig)")
 	flags.StringVar(&f.healthListen, "health-listen", ":8080", "the `HOST:PORT` to serve /healthz and /readyz on")
 	flags.StringVar(&f.metricsListen, "metrics-listen", ":8081", "the `HOST:PORT` to serve /metrics on")
+	flags.DurationVar(&f.apiServerWait, "wait-for-api-server", 0, "how long to try again at the start while the API server does not answer")
 	addEnum(cmd, f.logLevel, "log-level", "", "the least level that is logged")
 	addEnum(cmd, f.logFormat, "log-format", "", "how log lines are written, to standard error")
-	noFiles(cmd, "broker-image", "namespace", "leader-election-namespace", "health-listen", "metrics-listen")
+	noFiles(cmd, "wait-for-api-server", "broker-image", "namespace", "leader-election-namespace", "health-listen", "metrics-listen")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -117,7 +121,7 @@ func (f *operatorFlags) run(ctx context.Context, log *slog.Logger) error {
 	if err := f.portsAreFree(ctx); err != nil {
 		return err
 	}
-	if err := knowsResources(config); err != nil {
+	if err := f.awaitAPIServer(ctx, config, log); err != nil {
 		return err
 	}
 	mgr, err := f.manager(config, own)
@@ -187,6 +191,25 @@ func (f *operatorFlags) manager(config *rest.Config, own string) (ctrl.Manager, 
 		return nil, fmt.Errorf("start the operator: %w", err)
 	}
 	return mgr, nil
+}
+
+// awaitAPIServer waits until the API server answers that it knows the resources, as long as the flags say. One that answers otherwise is an error at
+// once: waiting does not mend it.
+func (f *operatorFlags) awaitAPIServer(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+	end := time.Now().Add(f.apiServerWait)
+	for pause := time.Second; ; pause = min(2*pause, 15*time.Second) {
+		err := knowsResources(config)
+		var unreachable net.Error
+		if err == nil || !errors.As(err, &unreachable) || time.Now().Add(pause).After(end) {
+			return err
+		}
+		log.Warn("the API server does not answer; trying again", "after", pause.String(), "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
 }
 
 // knowsResources asks the API server for the three resources, so that one that cannot be reached or lacks them is an error

@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // kubeconfig writes a kubeconfig for the API server at url, and returns its file's name.
@@ -126,6 +129,38 @@ func TestOperatorFailsInOneLine(t *testing.T) {
 				t.Errorf("%d lines of error and %q, want one line and nothing:\n%s", lines, out.String(), errs.String())
 			}
 		})
+	}
+}
+
+func TestOperatorWaitsForAnAPIServerThatIsAway(t *testing.T) {
+	for _, env := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST", envImage} {
+		t.Setenv(env, "")
+	}
+	bare := apiServer(t, "v1")
+	address := bare.Listener.Addr().String()
+	handler := bare.Config.Handler
+	bare.Close()
+
+	errs, done := newWatched(), make(chan int, 1)
+	args := []string{
+		"operator", "--broker-image=x", "--health-listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--leader-election=false",
+		"--wait-for-api-server=1m", "--kubeconfig=" + kubeconfig(t, bare.URL),
+	}
+	go func() {
+		done <- run(context.Background(), args, streams{in: strings.NewReader(""), out: io.Discard, err: errs})
+	}()
+	errs.await(t, "the API server does not answer; trying again")
+
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := &httptest.Server{Listener: ln, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
+	late.Start()
+	t.Cleanup(late.Close)
+	errs.await(t, "install the custom resource definitions first") // it was asked, and what it said ends the wait
+	if code := <-done; code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
 }
 

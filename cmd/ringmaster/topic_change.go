@@ -213,8 +213,8 @@ func newTopicDeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a topic and its records",
-		Long: `Delete a topic, at once and without asking. A standalone broker removes its records with it; in Kubernetes the Topic resource's
-deletionPolicy says what becomes of them.`,
+		Long: `Delete a topic and its records, at once and without asking. In Kubernetes that deletes the Topic resource too; to keep the records,
+delete that with kubectl instead, with deletionPolicy Retain.`,
 		Example:           "  ringmaster topic delete orders",
 		Args:              named("the NAME of a topic"),
 		ValidArgsFunction: cobra.NoFileCompletions,
