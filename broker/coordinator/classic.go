@@ -18,7 +18,7 @@ type ordinaryGroup struct {
 	state string
 	// generation grows by one with every rebalance and never falls.
 	generation int32
-	// protocolType and protocol are those of the generation, empty when the group is.
+	// protocolType and protocol are those of the generation; the protocol is empty when the group is, the type that of its last members.
 	protocolType, protocol string
 	// leader is the leader's member id, empty if it has left.
 	leader string
@@ -121,7 +121,7 @@ func (g *Group) completeJoin() {
 	}
 	o.due = time.Time{}
 	if joined == nil {
-		o.state, o.protocol, o.protocolType, o.leader = StateEmpty, "", "", ""
+		o.state, o.protocol, o.leader = StateEmpty, "", "" // its type stays, as in Kafka: tools tell consumer groups by it
 		return
 	}
 	if leader := g.members[o.leader]; leader == nil || !leader.join.waiting {

@@ -145,7 +145,7 @@ func (s *simulation) randomPlan(generation int32) Plan {
 		if s.rng.IntN(10) == 0 {
 			ip = "10.0.0.1"
 		}
-		pods = append(pods, PlanMember{Pod: fmt.Sprintf("pod-%d", i), UID: uid, IP: ip})
+		pods = append(pods, PlanMember{Pod: fmt.Sprintf("pod-%d", i), UID: uid, IP: ip, Alive: s.rng.IntN(4) > 0})
 	}
 	if len(pods) > 0 {
 		for _, topic := range []string{"orders", "payments"} {
@@ -190,6 +190,8 @@ func (s *simulation) chaos(steps int) {
 			s.send(c, tool)
 		case n < 910:
 			s.send(c, DeleteOffsets{Partitions: []TopicPartitions{{Topic: "orders", Partitions: []int32{0, 1}}}})
+		case n < 940:
+			s.step(Disconnect{MemberID: s.self(c).MemberID})
 		default:
 			s.step(Tick{})
 		}

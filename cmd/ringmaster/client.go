@@ -64,6 +64,16 @@ func (c *client) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, c.timeout)
 }
 
+// dial connects, for a command that asks the brokers something and ends: ctx is bounded by --timeout, done ends both.
+func (c *clientFlags) dial(cmd *cobra.Command) (ctx context.Context, k *client, done func(), err error) {
+	k, err = c.connect(cmd)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := k.limit(cmd.Context())
+	return ctx, k, func() { cancel(); k.Close() }, nil
+}
+
 // unreachable is the error of brokers that cannot be reached.
 func unreachable(seeds []string, why string) error {
 	return fmt.Errorf("cannot reach a broker at %s: %s; start one with `ringmaster broker` or give --%s",

@@ -41,13 +41,11 @@ func newGroupListCommand() *cobra.Command {
 	}
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		groups, err := c.adm.ListGroups(ctx)
 		if err != nil {
 			return c.explain("list groups", err, "")
@@ -78,13 +76,11 @@ them first.`,
 	}
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		if _, err := c.adm.DeleteGroup(ctx, args[0]); err != nil {
 			return c.groupError("delete group "+args[0], args[0], err)
 		}

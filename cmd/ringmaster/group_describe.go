@@ -65,13 +65,11 @@ record gets, and the lag between them. A partition in which nothing was committe
 	}
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		d, err := c.describeGroup(ctx, args[0])
 		if err != nil {
 			return err

@@ -136,13 +136,11 @@ func (f *produceFlags) produce(cmd *cobra.Command, flags *clientFlags, topic str
 
 // prepare makes sure that the topic and partition exist, and returns the size of the largest batch that the topic takes.
 func (f *produceFlags) prepare(cmd *cobra.Command, flags *clientFlags, topic string) (int32, error) {
-	c, err := flags.connect(cmd)
+	ctx, c, done, err := flags.dial(cmd)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
-	ctx, cancel := c.limit(cmd.Context())
-	defer cancel()
+	defer done()
 	partitions, err := c.ensureTopic(ctx, topic)
 	if err != nil {
 		return 0, err

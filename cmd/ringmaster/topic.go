@@ -58,13 +58,11 @@ func newTopicListCommand() *cobra.Command {
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	internal := cmd.Flags().Bool("internal", false, "list the brokers' own topics too")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		topics, err := c.adm.ListTopicsWithInternal(ctx)
 		if err != nil {
 			return c.explain("list topics", err, "")
@@ -132,13 +130,11 @@ and the offset that its next record gets (-1 where the leader does not answer).`
 	}
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		d, err := c.describeTopic(ctx, args[0])
 		if err != nil {
 			return err

@@ -54,13 +54,11 @@ Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup
 		if err != nil {
 			return err
 		}
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		topic, created, err := c.createTopic(ctx, args[0], partitions, config, f.ifNotExists)
 		if err != nil {
 			return err
@@ -68,11 +66,11 @@ Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup
 		if output.value == outputJSON {
 			return printJSON(cmd.OutOrStdout(), topic)
 		}
-		done := "created"
+		outcome := "created"
 		if !created {
-			done = "exists already:"
+			outcome = "exists already:"
 		}
-		return printf(cmd.OutOrStdout(), "%s topic %s with %s\n", done, topic.Name, count(topic.Partitions, "partition"))
+		return printf(cmd.OutOrStdout(), "%s topic %s with %s\n", outcome, topic.Name, count(topic.Partitions, "partition"))
 	})
 	return cmd
 }
@@ -162,13 +160,11 @@ another partition than those that came before.`,
 		if err := partitionsInRange("to", *to); err != nil {
 			return err
 		}
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		topic, err := c.growTopic(ctx, args[0], *to)
 		if err != nil {
 			return err
@@ -221,13 +217,11 @@ delete that with kubectl instead, with deletionPolicy Retain.`,
 	}
 	flags, output := addClientFlags(cmd), addOutput(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
-		c, err := flags.connect(cmd)
+		ctx, c, done, err := flags.dial(cmd)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		ctx, cancel := c.limit(cmd.Context())
-		defer cancel()
+		defer done()
 		d, err := c.topic(ctx, args[0])
 		if err != nil {
 			return err

@@ -272,7 +272,7 @@ var _ = Describe("a BrokerCluster", func() {
 			HaveField("Status.Conditions", ContainElement(HaveField("Message", ContainSubstring("Service web-bootstrap")))),
 			HaveField("Status.Brokers", HaveLen(1)), // the rest of the status is there all the same
 		))
-		Eventually(w.notes(ctx, "web", v1alpha1.ReasonApplyFailed)).ShouldNot(BeEmpty())
+		Eventually(env.Notes(ctx, w.ns, "web", v1alpha1.ReasonApplyFailed)).ShouldNot(BeEmpty())
 		Expect(read[corev1.Service](ctx, w, "web-bootstrap")()).To(HaveField("OwnerReferences", BeEmpty()))
 		Eventually(read[appsv1.StatefulSet](ctx, w, "web")).Should(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(1))))
 
@@ -314,7 +314,7 @@ var _ = Describe("a BrokerCluster's number of brokers", func() {
 			HaveField("Status.Conditions", ContainElement(HaveField("Message",
 				"spec.replicas is 2, but partitions of orders have their records on broker 3, 4 alone; 4 brokers go on running; set spec.replicas to 4, or delete those topics first"))),
 		))
-		Eventually(w.notes(ctx, "web", v1alpha1.ReasonScaleDownRefused)).Should(ConsistOf(HavePrefix("Warning: spec.replicas is 2")))
+		Eventually(env.Notes(ctx, w.ns, "web", v1alpha1.ReasonScaleDownRefused)).Should(ConsistOf(HavePrefix("Warning: spec.replicas is 2")))
 		Expect(read[appsv1.StatefulSet](ctx, w, "web")()).To(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(4))))
 		w.quiet(ctx)
 
@@ -364,7 +364,7 @@ var _ = Describe("a BrokerCluster's volumes", func() {
 		Eventually(read[v1alpha1.BrokerCluster](ctx, w, "web")).Should(And(
 			readyIs(metav1.ConditionFalse, v1alpha1.ReasonVolumeGrowthRefused),
 			HaveField("Status.Conditions", ContainElement(HaveField("Message", ContainSubstring("StorageClass must allow expansion: grow volume "+claim))))))
-		Eventually(w.notes(ctx, "web", v1alpha1.ReasonVolumeGrowthRefused)).ShouldNot(BeEmpty())
+		Eventually(env.Notes(ctx, w.ns, "web", v1alpha1.ReasonVolumeGrowthRefused)).ShouldNot(BeEmpty())
 		Expect(generation()).To(Equal(before), "the StatefulSet's claim template cannot change")
 	})
 

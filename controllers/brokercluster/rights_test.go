@@ -52,7 +52,7 @@ var _ = Describe("the operator's rights", func() {
 		By("a topic, and one whose name is taken")
 		Expect(env.Client.Create(ctx, &v1alpha1.Topic{ObjectMeta: w.meta("orders")})).To(Succeed())
 		Expect(env.Client.Create(ctx, &v1alpha1.Topic{ObjectMeta: w.meta("taken"), Spec: v1alpha1.TopicSpec{TopicName: "orders"}})).To(Succeed())
-		Eventually(w.notes(ctx, "taken", v1alpha1.ReasonTopicNameTaken)).ShouldNot(BeEmpty())
+		Eventually(env.Notes(ctx, w.ns, "taken", v1alpha1.ReasonTopicNameTaken)).ShouldNot(BeEmpty())
 
 		By("a group that scales its workload")
 		labels := map[string]string{"app": "billing"}

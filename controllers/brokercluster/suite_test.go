@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -199,21 +198,4 @@ func (w *world) claim(ctx context.Context, cluster string, id int32) string {
 	c.Labels = template.Labels
 	Expect(env.Client.Create(ctx, c)).To(Succeed())
 	return c.Name
-}
-
-// notes are the events of a reason on an object.
-func (w *world) notes(ctx context.Context, name, reason string) func() ([]string, error) {
-	return func() ([]string, error) {
-		list := &eventsv1.EventList{}
-		if err := env.Client.List(ctx, list, client.InNamespace(w.ns)); err != nil {
-			return nil, err
-		}
-		var notes []string
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason {
-				notes = append(notes, e.Type+": "+e.Note)
-			}
-		}
-		return notes, nil
-	}
 }

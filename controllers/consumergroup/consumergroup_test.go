@@ -55,7 +55,7 @@ var _ = Describe("the members of a ConsumerGroup", func() {
 			Expect(*after.Status.LastRebalance).To(And(
 				HaveField("Moved", step.moved), HaveField("Minimum", step.moved), HaveField("Reason", step.reason), HaveField("Message", step.message)))
 			Expect(assigner.Moves(owners(before), owners(after))).To(BeEquivalentTo(step.moved))
-			Eventually(w.notes(ctx, "web", "Rebalanced")).Should(ContainElement(fmt.Sprintf(
+			Eventually(env.Notes(ctx, w.ns, "web", "Rebalanced")).Should(ContainElement(fmt.Sprintf(
 				"Normal: generation %d: moved %d of 12 partitions (minimum %d): %s", after.Status.Generation, step.moved, step.moved, step.message)))
 			before = after
 		}
@@ -382,7 +382,7 @@ var _ = Describe("a ConsumerGroup", func() {
 		w.settled(ctx, "a", "web-0")
 		w.group(ctx, "b", id)
 		Eventually(w.read(ctx, "b")).Should(And(readyIs(metav1.ConditionFalse, v1alpha1.ReasonGroupIDTaken), HaveField("Status.Members", BeEmpty())))
-		Eventually(w.notes(ctx, "b", v1alpha1.ReasonGroupIDTaken)).Should(HaveExactElements(HavePrefix(
+		Eventually(env.Notes(ctx, w.ns, "b", v1alpha1.ReasonGroupIDTaken)).Should(HaveExactElements(HavePrefix(
 			"Warning: group id billing of BrokerCluster demo is already that of the ConsumerGroup a")))
 		Expect(w.settled(ctx, "a", "web-0")).To(readyIs(metav1.ConditionTrue, v1alpha1.ReasonAssigned))
 		Expect(env.Client.Delete(ctx, first)).To(Succeed())
@@ -396,7 +396,7 @@ var _ = Describe("a ConsumerGroup", func() {
 		w.pod(ctx, "web-0")
 		w.group(ctx, "web")
 		Eventually(w.read(ctx, "web")).Should(And(readyIs(metav1.ConditionFalse, v1alpha1.ReasonClusterNotFound), HaveField("Status.State", v1alpha1.GroupEmpty)))
-		Eventually(w.notes(ctx, "web", v1alpha1.ReasonClusterNotFound)).Should(HaveLen(1))
+		Eventually(env.Notes(ctx, w.ns, "web", v1alpha1.ReasonClusterNotFound)).Should(HaveLen(1))
 		w.cluster(ctx, "demo")
 		before := w.settled(ctx, "web", "web-0")
 		w.cluster(ctx, "second")
@@ -426,7 +426,7 @@ var _ = Describe("a ConsumerGroup", func() {
 			s.TargetRef = &v1alpha1.TargetRef{Kind: "Deployment", Name: "web"}
 		})
 		Eventually(w.read(ctx, "web")).Should(readyIs(metav1.ConditionFalse, v1alpha1.ReasonTargetNotFound))
-		Eventually(w.notes(ctx, "web", v1alpha1.ReasonTargetNotFound)).Should(HaveLen(1))
+		Eventually(env.Notes(ctx, w.ns, "web", v1alpha1.ReasonTargetNotFound)).Should(HaveLen(1))
 		w.deployment(ctx, "web", 2)
 		Eventually(w.read(ctx, "web")).Should(readyIs(metav1.ConditionFalse, v1alpha1.ReasonNoMembers))
 
@@ -439,7 +439,7 @@ var _ = Describe("a ConsumerGroup", func() {
 			return *d.Spec.Replicas, err
 		}
 		Eventually(replicas).Should(BeEquivalentTo(5))
-		Eventually(w.notes(ctx, "web", "Scaled")).Should(HaveExactElements("Normal: scaled Deployment web from 2 to 5"))
+		Eventually(env.Notes(ctx, w.ns, "web", "Scaled")).Should(HaveExactElements("Normal: scaled Deployment web from 2 to 5"))
 
 		By("undoing what others change")
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`))

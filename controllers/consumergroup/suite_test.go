@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -269,23 +268,6 @@ func readyIs(status metav1.ConditionStatus, reason string) OmegaMatcher {
 		}
 		return []string{string(ready.Status), ready.Reason}
 	}, Equal([]string{string(status), reason}))
-}
-
-// notes are the events of a reason on a group, as type: note.
-func (w *world) notes(ctx context.Context, name, reason string) func() ([]string, error) {
-	return func() ([]string, error) {
-		list := &eventsv1.EventList{}
-		if err := env.Client.List(ctx, list, client.InNamespace(w.ns)); err != nil {
-			return nil, err
-		}
-		var notes []string
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason {
-				notes = append(notes, e.Type+": "+e.Note)
-			}
-		}
-		return notes, nil
-	}
 }
 
 // owners is a group's assignment.

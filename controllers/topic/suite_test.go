@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -158,21 +157,4 @@ func (w *world) quiet() {
 		return before == writes
 	}).Should(BeTrue())
 	Consistently(func() int { return len(w.manager.Writes()) }, time.Second).Should(Equal(writes))
-}
-
-// events are the events of a reason on a Topic.
-func (w *world) events(ctx context.Context, name, reason string) func() ([]string, error) {
-	return func() ([]string, error) {
-		list := &eventsv1.EventList{}
-		if err := env.Client.List(ctx, list, client.InNamespace(w.ns)); err != nil {
-			return nil, err
-		}
-		var notes []string
-		for _, e := range list.Items {
-			if e.Regarding.Name == name && e.Reason == reason {
-				notes = append(notes, e.Type+": "+e.Note)
-			}
-		}
-		return notes, nil
-	}
 }

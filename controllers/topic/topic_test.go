@@ -44,7 +44,7 @@ var _ = Describe("a Topic's placement", func() {
 		id, err := base64.RawURLEncoding.DecodeString(s.TopicID)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(fmt.Sprintf("%x", id)).To(Equal(strings.ReplaceAll(string(t.UID), "-", "")))
-		Eventually(w.events(ctx, "orders", v1alpha1.ReasonPlaced)).Should(ConsistOf("Normal: 12 partitions on 3 brokers"))
+		Eventually(env.Notes(ctx, w.ns, "orders", v1alpha1.ReasonPlaced)).Should(ConsistOf("Normal: 12 partitions on 3 brokers"))
 		Expect(w.read(ctx, "orders")()).To(HaveField("Finalizers", BeEmpty()))
 	})
 
@@ -140,7 +140,7 @@ var _ = Describe("a Topic's name", func() {
 			reason(v1alpha1.ReasonTopicNameTaken),
 			message("topic orders of BrokerCluster web is already that of the Topic orders; delete one of the two"),
 			HaveField("Status.Leaders", BeEmpty())))
-		Eventually(w.events(ctx, "also-orders", v1alpha1.ReasonTopicNameTaken)).Should(ConsistOf(HavePrefix("Warning: topic orders")))
+		Eventually(env.Notes(ctx, w.ns, "also-orders", v1alpha1.ReasonTopicNameTaken)).Should(ConsistOf(HavePrefix("Warning: topic orders")))
 		Expect(w.read(ctx, "orders")()).To(reason(v1alpha1.ReasonPlaced))
 		w.quiet()
 
@@ -168,7 +168,7 @@ var _ = Describe("a Topic's cluster", func() {
 			message("there is no BrokerCluster in this namespace; create one")))
 		Eventually(w.read(ctx, "named")).Should(And(reason(v1alpha1.ReasonClusterNotFound),
 			message("there is no BrokerCluster web in this namespace; create it, or create this Topic anew with another clusterRef")))
-		Eventually(w.events(ctx, "orders", v1alpha1.ReasonClusterNotFound)).Should(ConsistOf(HavePrefix("Warning: ")))
+		Eventually(env.Notes(ctx, w.ns, "orders", v1alpha1.ReasonClusterNotFound)).Should(ConsistOf(HavePrefix("Warning: ")))
 
 		c := &v1alpha1.BrokerCluster{ObjectMeta: w.meta("web")}
 		Expect(env.Client.Create(ctx, c)).To(Succeed())

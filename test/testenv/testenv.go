@@ -24,6 +24,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -124,6 +125,23 @@ func (e *Env) As(name string) (*Env, error) {
 		return nil, fmt.Errorf("make a client of user %s: %w", name, err)
 	}
 	return &Env{Config: user.Config(), Client: c, Scheme: e.Scheme}, nil
+}
+
+// Notes returns the events of a reason on an object, as "Normal: note", for a spec to wait for.
+func (e *Env) Notes(ctx context.Context, namespace, name, reason string) func() ([]string, error) {
+	return func() ([]string, error) {
+		list := &eventsv1.EventList{}
+		if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		var notes []string
+		for _, event := range list.Items {
+			if event.Regarding.Name == name && event.Reason == reason {
+				notes = append(notes, event.Type+": "+event.Note)
+			}
+		}
+		return notes, nil
+	}
 }
 
 // Manager is a running controller manager whose writes are recorded.
