@@ -8,6 +8,8 @@ if ! command -v shellcheck >/dev/null; then
   exit 0
 fi
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard | while read -r file; do
-  [[ -f $file ]] && head -n 1 "$file" | grep -qE '^#!.*\bsh\b|^#!.*bash|^# shellcheck shell=' && echo "$file"
+  first=
+  [[ -f $file ]] && { read -r first <"$file" || true; } 2>/dev/null
+  if [[ $first =~ ^(\#!.*(/| )(ba)?sh( |$)|\#\ shellcheck\ shell=) ]]; then echo "$file"; fi
 done)
 shellcheck --external-sources "${scripts[@]}"

@@ -29,7 +29,7 @@ wait_for() {
     if ((SECONDS >= end)); then
       echo "demo: $what was not there after $limit s; this is what the cluster says:" >&2
       kubectl -n "$NS" get pods,brokerclusters,topics,consumergroups -o wide >&2 || true
-      kubectl -n "$NS" get events --sort-by=.lastTimestamp >&2 | tail -n 20 || true
+      kubectl -n "$NS" get events --sort-by=.lastTimestamp 2>&1 | tail -n 20 >&2 || true
       return 1
     fi
     sleep 0.5
@@ -64,6 +64,7 @@ up() {
   kubectl -n "$NS" rollout status deployment/shop --timeout=2m
   wait_for "three members of the ConsumerGroup billing" 60 members "$(kubectl -n "$NS" get deployment billing -o 'jsonpath={.spec.replicas}')"
   wait_for "a record at a consumer" 60 records
+  wait_for "the group's lag" 60 lag
 
   step "Who reads what"
   local kind
@@ -75,7 +76,9 @@ up() {
   next
 }
 
-records() { kubectl -n "$NS" logs -l app=billing --tail=1 | grep -q '"topic"'; }
+# No pipe into "grep -q": it ends at the first match, and kubectl would fail of the closed pipe.
+records() { [[ $(kubectl -n "$NS" logs -l app=billing --tail=1) == *'"topic"'* ]]; }
+lag() { [[ -n $(kubectl -n "$NS" get consumergroup billing -o 'jsonpath={.status.lag.time}') ]]; }
 
 next() {
   local k="kubectl -n $NS"
@@ -85,12 +88,12 @@ next() {
   cat <<TEXT
 
 Try next:
+  $k get consumergroups -o wide -w               # in another terminal: watch the assignments
   $k scale deployment/billing --replicas=5       # scale the consumers: only what must move moves
-  $k get consumergroups -o wide -w               # and watch the assignments
   $k delete pod -l app=billing --field-selector=status.phase=Running --wait=false   # kill them all
   $k get consumergroup billing -o yaml           # members, assignments, the last rebalance
   $k describe consumergroup billing              # its events
-  $k logs -l app=billing --prefix -f             # the records, each at the pod that the status names
+  $k logs -l app=billing --prefix -f --max-log-requests=20   # the records, each at the pod that the status names
   make demo-down                                 # remove it all
 TEXT
 }
