@@ -34,13 +34,8 @@ func (w *world) settled(ctx context.Context, name string) {
 // quiet asserts that nothing is written while nothing changes. A second is long here: what a change sets off takes milliseconds.
 func (w *world) quiet(ctx context.Context) {
 	GinkgoHelper()
-	var writes int
-	Eventually(func() bool { // what is under way may end first
-		before := len(w.manager.Writes())
-		time.Sleep(300 * time.Millisecond)
-		writes = len(w.manager.Writes())
-		return before == writes
-	}).Should(BeTrue())
+	writes, err := w.manager.Settle() // what is under way may end first
+	Expect(err).NotTo(HaveOccurred())
 	versions := w.versions(ctx)
 	Consistently(func() int { return len(w.manager.Writes()) }, time.Second).Should(Equal(writes))
 	Expect(w.versions(ctx)).To(Equal(versions))

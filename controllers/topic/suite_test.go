@@ -149,12 +149,7 @@ func (w *world) placed(ctx context.Context, name string, partitions int32) v1alp
 // quiet asserts that nothing is written while nothing changes.
 func (w *world) quiet() {
 	GinkgoHelper()
-	var writes int
-	Eventually(func() bool { // what is under way may end first
-		before := len(w.manager.Writes())
-		time.Sleep(300 * time.Millisecond)
-		writes = len(w.manager.Writes())
-		return before == writes
-	}).Should(BeTrue())
+	writes, err := w.manager.Settle() // what is under way may end first
+	Expect(err).NotTo(HaveOccurred())
 	Consistently(func() int { return len(w.manager.Writes()) }, time.Second).Should(Equal(writes))
 }

@@ -15,6 +15,8 @@ type recorder struct {
 	mu      sync.Mutex
 	writes  []string
 	refused []string
+	// grown holds a token when something was noted since it was last taken.
+	grown chan struct{}
 }
 
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
@@ -35,6 +37,10 @@ func (r *recorder) add(list *[]string, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	*list = append(*list, what)
+	select {
+	case r.grown <- struct{}{}:
+	default:
+	}
 }
 
 func (r *recorder) list() []string {

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -155,7 +156,7 @@ type Manager struct {
 // controllers to it; each of options may change how the manager is made. Nothing of it listens on a port, and there is no
 // leader election.
 func (e *Env) StartManager(namespace string, setup func(ctrl.Manager) error, options ...func(*ctrl.Options)) (*Manager, error) {
-	m := &Manager{writes: &recorder{}, done: make(chan error, 1)}
+	m := &Manager{writes: &recorder{grown: make(chan struct{}, 1)}, done: make(chan error, 1)}
 	cfg := rest.CopyConfig(e.Config)
 	cfg.QPS = -1
 	cfg.Wrap(m.writes.wrap)
@@ -217,6 +218,26 @@ func (m *Manager) Writes() []string { return m.writes.list() }
 
 // Refused returns the requests that the API server refused for want of rights, as Writes writes them. Reads and events count.
 func (m *Manager) Refused() []string { return m.writes.forbidden() }
+
+// calm is how long a manager that has nothing more to do is silent: what a change sets off takes milliseconds.
+const calm = 300 * time.Millisecond
+
+// Settle waits until the manager has sent no write for a while, and returns how many it has sent in all. It gives up after 30 s.
+func (m *Manager) Settle() (writes int, err error) {
+	end := time.After(30 * time.Second)
+	for {
+		writes = len(m.Writes())
+		select {
+		case <-m.writes.grown:
+		case <-time.After(calm):
+			if len(m.Writes()) == writes {
+				return writes, nil
+			}
+		case <-end:
+			return writes, errors.New("the manager goes on writing: " + strings.Join(m.Writes()[max(0, writes-5):], ", "))
+		}
+	}
+}
 
 // moduleRoot is the nearest directory above the working directory that holds go.mod.
 func moduleRoot() (string, error) {
