@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
@@ -72,12 +73,25 @@ spec:
 `, grace)
 }
 
-// kcat runs kcat in a pod of its own with stdin, and returns what it printed.
-func kcat(stdin string, args ...string) string {
+// produce runs kcat in a pod of its own with stdin.
+func produce(stdin string, args ...string) {
+	GinkgoHelper()
 	all := append([]string{"-n", namespace, "run", "kcat", "--rm", "-i", "--quiet", "--restart=Never", "--image=" + settings.kcatImage,
-		"--image-pull-policy=IfNotPresent", "--pod-running-timeout=1m", "--", "-b", bootstrap}, args...)
-	out, err := command(stdin, "kubectl", all...)
-	ExpectWithOffset(1, err).NotTo(HaveOccurred())
+		"--image-pull-policy=IfNotPresent", "--pod-running-timeout=1m", "--", "-b", bootstrap, "-P"}, args...)
+	_, err := command(stdin, "kubectl", all...)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// runPod runs a program in a pod of its own to its end, and returns what it printed. That is read from the pod's log: who attaches to a pod misses what it
+// printed before.
+func runPod(name, image string, args ...string) string {
+	GinkgoHelper()
+	inNamespace(append([]string{"run", name, "--restart=Never", "--image=" + image, "--image-pull-policy=IfNotPresent", "--"}, args...)...)
+	phase := func() string { return inNamespace("get", "pod", name, "-o", "jsonpath={.status.phase}") }
+	Eventually(phase).Should(Or(Equal("Succeeded"), Equal("Failed")))
+	out := inNamespace("logs", name, "--tail=-1")
+	Expect(phase()).To(Equal("Succeeded"), out)
+	inNamespace("delete", "pod", name)
 	return out
 }
 

@@ -165,7 +165,7 @@ spec: {partitions: ` + strconv.Itoa(partitions) + `}
 		GinkgoWriter.Printf("%d records were acknowledged\n", len(acks))
 
 		stored := map[string]bool{}
-		for line := range strings.Lines(kcat("", "-C", "-t", "orders", "-o", "beginning", "-e", "-q")) {
+		for line := range strings.Lines(runPod("kcat", settings.kcatImage, "-b", bootstrap, "-C", "-t", "orders", "-o", "beginning", "-e", "-q")) {
 			stored[strings.TrimSpace(line)] = true
 		}
 		for _, value := range acks {
@@ -212,15 +212,13 @@ spec: {partitions: ` + strconv.Itoa(partitions) + `}
 	})
 
 	It("serves ringmaster's own commands", func() {
-		out := inNamespace("run", "cli", "--rm", "-i", "--quiet", "--restart=Never", "--image="+settings.image, "--image-pull-policy=IfNotPresent", "--",
-			"group", "describe", "billing", "--bootstrap", bootstrap)
+		out := runPod("cli", settings.image, "group", "describe", "billing", "--bootstrap", bootstrap)
 		Expect(out).To(ContainSubstring("orders"))
 	})
 
 	It("makes Topic resources of the topics that a Kafka client creates", func() {
 		cli := func(args ...string) {
-			inNamespace(append([]string{"run", "cli", "--rm", "-i", "--quiet", "--restart=Never", "--image=" + settings.image,
-				"--image-pull-policy=IfNotPresent", "--"}, append(args, "--bootstrap", bootstrap)...)...)
+			runPod("cli", settings.image, append(args, "--bootstrap", bootstrap)...)
 		}
 		cli("topic", "create", "invoices", "--partitions", "6")
 		Expect(readyReason("topic", "invoices")).To(Equal("True/Placed"))
@@ -267,7 +265,7 @@ func exactReads(prefix string, n int) {
 	GinkgoHelper()
 	g := group("billing")
 	wake(prefix, g)
-	kcat(lines(prefix, n), "-P", "-t", "orders", "-K:", "-X", "acks=all")
+	produce(lines(prefix, n), "-t", "orders", "-K:", "-X", "acks=all")
 	owner := owners(g, "orders")
 	var records []record
 	Eventually(func(gm Gomega) {
@@ -300,7 +298,7 @@ func wake(prefix string, g v1alpha1.ConsumerGroup) {
 	Eventually(func(gm Gomega) {
 		round++
 		mark := fmt.Sprintf("wake.%s.%d", prefix, round)
-		kcat(lines(mark, 40*partitions), "-P", "-t", "orders", "-K:", "-X", "acks=all")
+		produce(lines(mark, 40*partitions), "-t", "orders", "-K:", "-X", "acks=all")
 		gm.Eventually(func(gm Gomega) {
 			records, err := readBy(mark+"-", pods("app=billing")...)
 			gm.Expect(err).NotTo(HaveOccurred())
