@@ -66,10 +66,17 @@ type TopicConfig struct {
 	CleanupPolicy string
 	// MaxMessageBytes is the largest record batch that may be produced, in bytes.
 	MaxMessageBytes int32
+	// TombstoneRetention is how long compaction keeps a record without a value at least (Kafka's delete.retention.ms).
+	TombstoneRetention time.Duration
+	// FlushOS leaves it to the operating system when records reach the disk: acks=all is answered after the write, and a crash of the machine may
+	// lose what was acknowledged.
+	FlushOS bool
 }
 
 // DefaultTopicConfig is the configuration of a topic that asks for nothing; the figures are Kafka's defaults.
-var DefaultTopicConfig = TopicConfig{RetentionTime: 168 * time.Hour, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 1048588}
+var DefaultTopicConfig = TopicConfig{
+	RetentionTime: 168 * time.Hour, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 1048588, TombstoneRetention: 24 * time.Hour,
+}
 
 // NewTopic is a topic that a client asks for.
 type NewTopic struct {

@@ -208,7 +208,12 @@ func (f *fetcher) readPartition(ctx context.Context, p *fetchPartition, limit in
 		return
 	}
 	// What has begun is finished when the server stops.
-	batches, err := p.log.Read(context.WithoutCancel(ctx), p.next, granted)
+	read, err := p.log.Read(context.WithoutCancel(ctx), p.next, granted)
+	defer read.Close()
+	var batches []byte
+	if err == nil {
+		batches, err = read.Bytes()
+	}
 	before := f.bytes
 	if err == nil {
 		f.take(p, batches, granted)

@@ -104,7 +104,7 @@ func appendOffsetRecord(dst []byte, delta int32, r groupRecord) []byte {
 func readOffsets(ctx context.Context, log storage.Log, each func(groupRecord), skipped func(offset int64, why error)) (int64, error) {
 	next, end := log.StartOffset(), log.HighWatermark()
 	for next < end {
-		data, err := log.Read(ctx, next, offsetsReadSize)
+		data, err := readBytes(ctx, log, next, offsetsReadSize)
 		if err != nil {
 			return next, fmt.Errorf("read offset %d: %w", next, err)
 		}
@@ -123,6 +123,16 @@ func readOffsets(ctx context.Context, log storage.Log, each func(groupRecord), s
 		}
 	}
 	return next, nil
+}
+
+// readBytes reads batches of a log into memory.
+func readBytes(ctx context.Context, log storage.Log, offset int64, maxBytes int) ([]byte, error) {
+	batches, err := log.Read(ctx, offset, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer batches.Close()
+	return batches.Bytes()
 }
 
 // splitBatch takes the first batch off data.

@@ -29,16 +29,16 @@ type memoryLog struct {
 func (l *memoryLog) StartOffset() int64   { return l.start }
 func (l *memoryLog) HighWatermark() int64 { return l.end }
 
-func (l *memoryLog) Read(_ context.Context, offset int64, _ int) ([]byte, error) {
+func (l *memoryLog) Read(_ context.Context, offset int64, _ int) (storage.Batches, error) {
 	if l.err != nil {
-		return nil, l.err
+		return storage.Batches{}, l.err
 	}
 	for _, b := range l.batches {
 		if last := int64(binary.BigEndian.Uint64(b)) + int64(binary.BigEndian.Uint32(b[23:])); last >= offset {
-			return b, nil
+			return storage.InMemory(b, last+1), nil
 		}
 	}
-	return nil, nil
+	return storage.Batches{}, nil
 }
 
 func (l *memoryLog) Append(_ context.Context, data []byte, _ storage.Durability) (int64, error) {

@@ -403,9 +403,9 @@ func (l *faultyLog) Append(ctx context.Context, b []byte, d storage.Durability) 
 	return l.Log.Append(ctx, b, d)
 }
 
-func (l *faultyLog) Read(ctx context.Context, offset int64, n int) ([]byte, error) {
+func (l *faultyLog) Read(ctx context.Context, offset int64, n int) (storage.Batches, error) {
 	if err := l.e.faults().readErr; err != nil {
-		return nil, err
+		return storage.Batches{}, err
 	}
 	return l.Log.Read(ctx, offset, n)
 }

@@ -48,7 +48,24 @@ type Config struct {
 	RetentionBytes int64
 	// MaxBatchBytes is the largest batch that may be appended, in bytes. Zero: 1048588.
 	MaxBatchBytes int32
+	// Compact says that of the records with the same key only the newest need be kept.
+	Compact bool
+	// TombstoneRetention is how long a tombstone, a record without a value, is kept at least once nothing that it deletes is left. Zero: 24 hours.
+	TombstoneRetention time.Duration
+	// Flush says when a batch counts as stored.
+	Flush Flush
 }
+
+// Flush says when a batch counts as stored: readers see it, and an Append that waits for Synced returns.
+type Flush int8
+
+const (
+	// FlushSync counts a batch as stored when it is on disk.
+	FlushSync Flush = iota
+	// FlushOS counts a batch as stored when the operating system has it, which writes it to disk in its own time: a crash of the machine, but not one of the
+	// broker, may lose what was acknowledged.
+	FlushOS
+)
 
 // Durability says what Append waits for.
 type Durability int8
@@ -56,7 +73,7 @@ type Durability int8
 const (
 	// Written waits until the batch is written, but not until it is on disk.
 	Written Durability = iota
-	// Synced waits until the batch is on disk.
+	// Synced waits until the batch is stored, as Config.Flush has it.
 	Synced
 )
 
@@ -81,14 +98,14 @@ type Log interface {
 	// sends again is not appended again: its first offset is returned.
 	Append(ctx context.Context, batches []byte, d Durability) (base int64, err error)
 	// Read returns whole batches from the one that holds offset on, up to the high watermark. It returns at most maxBytes, but at least one
-	// batch where there is one, and nil at the high watermark. The bytes belong to the caller. The first batch may start below offset.
-	Read(ctx context.Context, offset int64, maxBytes int) ([]byte, error)
+	// batch where there is one, and none at the high watermark. The caller closes them. The first batch may start below offset.
+	Read(ctx context.Context, offset int64, maxBytes int) (Batches, error)
 	// OffsetForTime returns the first record whose timestamp is ts (milliseconds since 1970) or later, with its timestamp; ok is false
 	// where there is none.
 	OffsetForTime(ctx context.Context, ts int64) (offset, timestamp int64, ok bool, err error)
 	// StartOffset is the offset of the oldest record, or EndOffset where there is none.
 	StartOffset() int64
-	// HighWatermark is the offset after the newest record that is on disk. Readers see nothing beyond it.
+	// HighWatermark is the offset after the newest record that is stored, as Config.Flush has it. Readers see nothing beyond it.
 	HighWatermark() int64
 	// EndOffset is the offset that the next record gets.
 	EndOffset() int64

@@ -99,7 +99,7 @@ func cancelled(t *testing.T, open Opener) {
 	if _, err := l.Append(ctx, Simple("a"), storage.Synced); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if _, err := l.Read(ctx, 0, 1); !errors.Is(err, context.Canceled) {
+	if _, err := Read(ctx, l, 0, 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if err := l.Trim(ctx, 0); !errors.Is(err, context.Canceled) {

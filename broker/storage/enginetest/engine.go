@@ -100,7 +100,7 @@ func wantClosed(t *testing.T, l storage.Log) {
 	if _, err := l.Append(ctx, Simple("a"), storage.Written); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("append: %v", err)
 	}
-	if _, err := l.Read(ctx, 0, 1); !errors.Is(err, storage.ErrClosed) {
+	if _, err := Read(ctx, l, 0, 1); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("read: %v", err)
 	}
 	if _, _, _, err := l.OffsetForTime(ctx, 0); !errors.Is(err, storage.ErrClosed) {

@@ -6,6 +6,8 @@ package enginetest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"fmt"
 	"testing" //nolint:depguard // a library for tests
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -88,8 +90,40 @@ func wantBounds(t *testing.T, l storage.Log, first, end int64) {
 // wantRead checks what a read returns, byte for byte.
 func wantRead(t *testing.T, l storage.Log, offset int64, maxBytes int, want ...[]byte) {
 	t.Helper()
-	got, err := l.Read(context.Background(), offset, maxBytes)
+	got, err := Read(context.Background(), l, offset, maxBytes)
 	if err != nil || !bytes.Equal(got, bytes.Join(want, nil)) {
 		t.Fatalf("read offset %d: %d bytes, %v; want %d batches", offset, len(got), err, len(want))
 	}
+}
+
+// Read reads batches and returns their bytes; nil where there are none. It fails where Batches say of themselves what is not so.
+func Read(ctx context.Context, l storage.Log, offset int64, maxBytes int) ([]byte, error) {
+	batches, err := l.Read(ctx, offset, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer batches.Close()
+	b, err := batches.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	if len(b) != batches.Len() {
+		return nil, fmt.Errorf("the batches say that they have %d bytes, and have %d", batches.Len(), len(b))
+	}
+	next := int64(0)
+	for rest := b; len(rest) > 0; {
+		if len(rest) < headerSize {
+			return nil, fmt.Errorf("%d bytes after the last whole batch", len(rest))
+		}
+		size := int(binary.BigEndian.Uint32(rest[8:])) + 12
+		if size < headerSize || size > len(rest) {
+			return nil, fmt.Errorf("a batch of %d bytes, where %d are left", size, len(rest))
+		}
+		next = int64(binary.BigEndian.Uint64(rest)) + int64(binary.BigEndian.Uint32(rest[23:])) + 1
+		rest = rest[size:]
+	}
+	if len(b) > 0 && next != batches.Next {
+		return nil, fmt.Errorf("the batches end before offset %d, and say %d", next, batches.Next)
+	}
+	return b, nil
 }

@@ -95,7 +95,7 @@ func (f *life) read() {
 	f.t.Helper()
 	offset := f.m.start + f.rng.Int64N(f.m.end()-f.m.start+1)
 	maxBytes := f.rng.IntN(2000)
-	got, err := f.l.Read(context.Background(), offset, maxBytes)
+	got, err := Read(context.Background(), f.l, offset, maxBytes)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func readBatches(t *testing.T, open Opener) {
 	wantRead(t, l, 7, 1, at(6))
 	wantRead(t, l, 8, 100)
 	for _, offset := range []int64{-1, 9} {
-		if _, err := l.Read(context.Background(), offset, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
+		if _, err := Read(context.Background(), l, offset, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
 			t.Errorf("read offset %d: %v", offset, err)
 		}
 	}
@@ -38,7 +38,7 @@ func readOwned(t *testing.T, open Opener) {
 	l := openLog(t, start(t, open), 0)
 	b := Simple("aaaa")
 	add(t, l, 0, b)
-	got, err := l.Read(context.Background(), 0, 1)
+	got, err := Read(context.Background(), l, 0, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func trim(t *testing.T, open Opener) {
 			t.Fatalf("trim to %d: %v", to, err)
 		}
 	}
-	if _, err := l.Read(ctx, 2, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
+	if _, err := Read(ctx, l, 2, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
 		t.Fatal(err)
 	}
 	wantRead(t, l, 3, 1, placed(b, 2, 0))

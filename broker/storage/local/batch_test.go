@@ -107,7 +107,7 @@ func TestABatchIsStoredAsItWasProduced(t *testing.T) {
 	want := bytes.Clone(compressed)
 	setPlace(want, 1, 7)
 	mustAppend(t, l, compressed)
-	got, err := l.Read(context.Background(), 1, 1)
+	got, err := enginetest.Read(context.Background(), l, 1, 1)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Fatal(diff, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 // kilobyte is a batch of 1 KiB.
@@ -68,7 +69,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				o := offset.Add(997) % (l.HighWatermark() - 2000)
-				if got, err := l.Read(context.Background(), o, n); err != nil || len(got) != n {
+				if got, err := enginetest.Read(context.Background(), l, o, n); err != nil || len(got) != n {
 					b.Fatal(len(got), err)
 				}
 			}

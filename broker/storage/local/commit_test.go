@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 // gate lets a test hold the syncs of segments.
@@ -61,7 +62,7 @@ func TestAppendsThatComeDuringASyncShareTheNextOne(t *testing.T) {
 	if hw := l.HighWatermark(); hw != 0 {
 		t.Fatalf("%d records are shown before they are on disk", hw)
 	}
-	if b, err := l.Read(ctx, 0, 1000); len(b) != 0 || err != nil {
+	if b, err := enginetest.Read(ctx, l, 0, 1000); len(b) != 0 || err != nil {
 		t.Fatal("a record is served before it is on disk", err)
 	}
 	if _, _, ok, err := l.OffsetForTime(ctx, 0); ok || err != nil {
@@ -131,7 +132,7 @@ func TestAnAppendGivesUpWaitingWithItsContext(t *testing.T) {
 	if _, err := l.Append(ctx, simple("y"), storage.Synced); !errors.Is(err, context.Canceled) || l.EndOffset() != 1 {
 		t.Fatal(err, l.EndOffset())
 	}
-	if _, err := l.Read(ctx, 0, 1); !errors.Is(err, context.Canceled) {
+	if _, err := enginetest.Read(ctx, l, 0, 1); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	close(g.release)
@@ -197,7 +198,7 @@ func TestAFullDiskRefusesAppendsUntilThereIsRoom(t *testing.T) {
 				if _, err := l.Append(context.Background(), b, storage.Synced); !errors.Is(err, storage.ErrFull) {
 					t.Fatal(err)
 				}
-				got, err := l.Read(context.Background(), 0, 1)
+				got, err := enginetest.Read(context.Background(), l, 0, 1)
 				if err != nil || len(got) == 0 || l.EndOffset() != 1 || l.Size() != size {
 					t.Fatal(err, l.EndOffset(), l.Size())
 				}
@@ -244,10 +245,10 @@ func TestAfterAFailedSyncTheLogIsReadButNotAppendedTo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b, err := l.Read(ctx, 0, 1000); err != nil || !strings.Contains(string(b), "on disk") {
+	if b, err := enginetest.Read(ctx, l, 0, 1000); err != nil || !strings.Contains(string(b), "on disk") {
 		t.Fatal(err)
 	}
-	if b, err := l.Read(ctx, 1, 1000); err != nil || len(b) > 0 {
+	if b, err := enginetest.Read(ctx, l, 1, 1000); err != nil || len(b) > 0 {
 		t.Fatal("what is not on disk is served", err)
 	}
 	again := openLog(t, l.engine, p0)
@@ -262,7 +263,7 @@ func TestAfterAFailedSyncTheLogIsReadButNotAppendedTo(t *testing.T) {
 	// The machine dies: all that was served is there.
 	last := reopen(t, m.crashed(0))
 	for o := range base + 1 {
-		if b, err := last.Read(ctx, o, 1); err != nil || len(b) == 0 {
+		if b, err := enginetest.Read(ctx, last, o, 1); err != nil || len(b) == 0 {
 			t.Fatal(o, err)
 		}
 	}
@@ -291,7 +292,7 @@ func TestReadersAndWritersAtTheSameTime(t *testing.T) {
 			woken := make(chan struct{}, 1)
 			defer l.Subscribe(woken)()
 			for o := int64(0); o < 2*appenders*each; {
-				b, err := l.Read(ctx, o, 700)
+				b, err := enginetest.Read(ctx, l, o, 700)
 				if errors.Is(err, storage.ErrOffsetOutOfRange) && o < trimmed.Load() {
 					o = trimmed.Load()
 					continue

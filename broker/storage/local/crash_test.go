@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
@@ -268,7 +269,7 @@ func (w *world) check() {
 	}
 	got, seen := map[int64]int64{}, map[int64]bool{}
 	for offset := start; offset < hw; {
-		b, err := l.Read(ctx, offset, 500)
+		b, err := enginetest.Read(ctx, l, offset, 500)
 		if err != nil || len(b) == 0 {
 			w.t.Fatalf("read offset %d of [%d, %d): %d bytes, %v", offset, start, hw, len(b), err)
 		}
@@ -319,7 +320,7 @@ func (w *world) checkIndexes(got map[int64]int64) {
 	w.t.Helper()
 	offsets := slices.Sorted(maps.Keys(got))
 	for o, id := range got {
-		b, err := w.l.Read(context.Background(), o, 1)
+		b, err := enginetest.Read(context.Background(), w.l, o, 1)
 		if err != nil {
 			w.t.Fatal(err)
 		}

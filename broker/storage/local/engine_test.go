@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 func TestDirectoryNames(t *testing.T) {
@@ -136,7 +137,7 @@ func TestEngineListsDeletesAndFences(t *testing.T) {
 	if diff := cmp.Diff([]storage.Partition{ps[2], ps[3], ps[0]}, list()); diff != "" {
 		t.Fatal(diff)
 	}
-	if _, err := logs[ps[1]].Read(ctx, 0, 1); !errors.Is(err, storage.ErrClosed) {
+	if _, err := enginetest.Read(ctx, logs[ps[1]], 0, 1); !errors.Is(err, storage.ErrClosed) {
 		t.Fatal(err)
 	}
 	if _, err := logs[ps[1]].Append(ctx, simple("x"), storage.Written); !errors.Is(err, storage.ErrClosed) {
@@ -265,7 +266,7 @@ func TestFewFilesAreOpenWhateverTheNumberOfLogs(t *testing.T) {
 	for range 2 {
 		for i, l := range logs {
 			for o := int64(0); o < 6; o += 2 {
-				b, err := l.Read(context.Background(), o, 1<<20)
+				b, err := enginetest.Read(context.Background(), l, o, 1<<20)
 				if err != nil || !strings.Contains(string(b), fmt.Sprint(i)) {
 					t.Fatal(err)
 				}

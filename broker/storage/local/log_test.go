@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 var p0 = storage.Partition{Topic: "orders", Partition: 0}
@@ -65,7 +66,7 @@ func TestAppendedRecordsAreReadAgain(t *testing.T) {
 	}
 	check := func() {
 		for i := range int64(100) {
-			b, err := l.Read(context.Background(), i, 1)
+			b, err := enginetest.Read(context.Background(), l, i, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +117,7 @@ func TestReadReturnsWholeBatches(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			b, err := l.Read(context.Background(), tc.offset, tc.max)
+			b, err := enginetest.Read(context.Background(), l, tc.offset, tc.max)
 			if !errors.Is(err, tc.wantErr) || len(b) != tc.want*size {
 				t.Fatalf("%d bytes, %v; want %d", len(b), err, tc.want*size)
 			}
@@ -135,7 +136,7 @@ func TestALargeBatchIsReadThroughASparseIndex(t *testing.T) {
 	}
 	for o := range int64(60) {
 		for _, n := range []int{1, 100, 5000} {
-			b, err := l.Read(context.Background(), o, n)
+			b, err := enginetest.Read(context.Background(), l, o, n)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -308,10 +309,10 @@ func wantStart(t *testing.T, l *commitLog, start, end int64) {
 	if l.StartOffset() != start || l.EndOffset() != end || l.HighWatermark() != end {
 		t.Fatalf("the log has %d to %d, %d on disk; want %d to %d", l.StartOffset(), l.EndOffset(), l.HighWatermark(), start, end)
 	}
-	if _, err := l.Read(context.Background(), start-1, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
+	if _, err := enginetest.Read(context.Background(), l, start-1, 1); !errors.Is(err, storage.ErrOffsetOutOfRange) {
 		t.Fatal(err)
 	}
-	if b, err := l.Read(context.Background(), start, 1); err != nil || (len(b) == 0) != (start == end) {
+	if b, err := enginetest.Read(context.Background(), l, start, 1); err != nil || (len(b) == 0) != (start == end) {
 		t.Fatal(len(b), err)
 	}
 }

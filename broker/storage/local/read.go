@@ -17,25 +17,25 @@ import (
 const maxReadBytes = 64 << 20
 
 // Read returns whole batches from the one that holds the offset on. See storage.Log.
-func (l *commitLog) Read(ctx context.Context, offset int64, maxBytes int) ([]byte, error) {
+func (l *commitLog) Read(ctx context.Context, offset int64, maxBytes int) (storage.Batches, error) {
 	b, err := l.read(ctx, offset, min(max(maxBytes, 1), maxReadBytes))
 	if err != nil {
-		return nil, fmt.Errorf("read %s from offset %d: %w", l, offset, err)
+		return storage.Batches{}, fmt.Errorf("read %s from offset %d: %w", l, offset, err)
 	}
 	return b, nil
 }
 
-func (l *commitLog) read(ctx context.Context, offset int64, maxBytes int) ([]byte, error) {
+func (l *commitLog) read(ctx context.Context, offset int64, maxBytes int) (storage.Batches, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return storage.Batches{}, err
 	}
 	v, err := l.holder(offset)
 	if v == nil || err != nil {
-		return nil, err
+		return storage.Batches{}, err
 	}
 	b, err := l.readSegment(v, offset, maxBytes)
 	if err != nil {
-		return nil, l.explain(offset, err)
+		return storage.Batches{}, l.explain(offset, err)
 	}
 	return b, nil
 }
@@ -101,22 +101,22 @@ func (l *commitLog) explain(offset int64, err error) error {
 	return err
 }
 
-func (l *commitLog) readSegment(v *view, offset int64, maxBytes int) ([]byte, error) {
+func (l *commitLog) readSegment(v *view, offset int64, maxBytes int) (storage.Batches, error) {
 	if offset >= v.next {
-		return nil, &damage{path: v.file.path, pos: v.size, end: v.size, from: v.next, to: v.limit}
+		return storage.Batches{}, &damage{path: v.file.path, pos: v.size, end: v.size, from: v.next, to: v.limit}
 	}
 	f, err := l.engine.files.acquire(&v.file)
 	if err != nil {
-		return nil, err
+		return storage.Batches{}, err
 	}
 	defer l.engine.files.release(&v.file)
 	r := reader{f: f, view: v}
 	b, err := l.readOn(&r, offset, maxBytes)
 	if err != nil {
-		return nil, err
+		return storage.Batches{}, err
 	}
 	l.noteEnd(v.segment, r.next, r.end)
-	return b, nil
+	return storage.InMemory(b, r.next), nil
 }
 
 // readOn reads from where an earlier read ended, or from the place that the index gives. Where something on the way is not as it must

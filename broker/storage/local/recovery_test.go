@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
 )
 
 const (
@@ -69,7 +70,7 @@ func served(t testing.TB, l *commitLog, batches map[int64][]byte, damaged map[in
 	t.Helper()
 	for base, want := range batches {
 		for _, offset := range []int64{base, base + 1} {
-			got, err := l.Read(context.Background(), offset, 1)
+			got, err := enginetest.Read(context.Background(), l, offset, 1)
 			if damaged[base] {
 				if !errors.Is(err, storage.ErrDamaged) || !strings.Contains(err.Error(), "log at byte") {
 					t.Fatalf("offset %d is damaged; got %d bytes, %v", offset, len(got), err)
@@ -228,7 +229,7 @@ func TestABatchInsideADamagedBatchIsNotTakenForOne(t *testing.T) {
 	})
 	for _, l := range []*commitLog{l, reopen(t, m.killed())} {
 		served(t, l, map[int64][]byte{0: outer}, map[int64]bool{0: true})
-		if got, err := l.Read(context.Background(), 2, 1); err != nil || !bytes.Equal(got, next) {
+		if got, err := enginetest.Read(context.Background(), l, 2, 1); err != nil || !bytes.Equal(got, next) {
 			t.Fatal(err)
 		}
 	}
@@ -386,13 +387,13 @@ func TestAProcessThatIsKilledLosesNothingItAcknowledged(t *testing.T) {
 		t.Fatalf("only %d records acknowledged", len(acked))
 	}
 	for o, value := range acked {
-		b, err := l.Read(context.Background(), o, 1)
+		b, err := enginetest.Read(context.Background(), l, o, 1)
 		if err != nil || !bytes.Contains(b, []byte(value)) {
 			t.Fatalf("offset %d: %v", o, err)
 		}
 	}
 	for o := int64(0); o < l.HighWatermark(); {
-		b, err := l.Read(context.Background(), o, 1)
+		b, err := enginetest.Read(context.Background(), l, o, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -484,7 +485,7 @@ func FuzzRecovery(f *testing.F) {
 		}
 		// Everything up to the high watermark is served whole or reported as damaged.
 		for o, n := int64(0), 0; o < hw && n < 100; n++ {
-			b, err := l.Read(context.Background(), o, 1)
+			b, err := enginetest.Read(context.Background(), l, o, 1)
 			var d *damage
 			if errors.As(err, &d) {
 				if d.to <= o {
@@ -507,7 +508,7 @@ func FuzzRecovery(f *testing.F) {
 		if err != nil || base != end {
 			t.Fatal(base, err)
 		}
-		if b, err := l.Read(context.Background(), base, 1); err != nil || len(b) == 0 {
+		if b, err := enginetest.Read(context.Background(), l, base, 1); err != nil || len(b) == 0 {
 			t.Fatal(err)
 		}
 	})
