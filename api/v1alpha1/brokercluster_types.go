@@ -180,6 +180,33 @@ type BrokerConfig struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="config.offsetsPartitions cannot be changed once the cluster exists: groups would lose their offsets"
 	// +optional
 	OffsetsPartitions int32 `json:"offsetsPartitions,omitempty"`
+
+	// maxConnections is how many connections of clients a broker takes at once. Default 10000, from 10 to 1000000. A change restarts the brokers, one after
+	// the other; so does one of the three fields below.
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	MaxConnections int32 `json:"maxConnections,omitempty"`
+
+	// maxConnectionsPerIP is how many of them may come from one address. Default 2000, from 1 to 1000000.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	MaxConnectionsPerIP int32 `json:"maxConnectionsPerIP,omitempty"`
+
+	// maxRequestBytes is the largest request that a broker takes, in bytes; a producer sends several batches in one. Default 104857600, as in Kafka; from
+	// 1048576 to 1073741824.
+	// +kubebuilder:validation:Minimum=1048576
+	// +kubebuilder:validation:Maximum=1073741824
+	// +optional
+	MaxRequestBytes int32 `json:"maxRequestBytes,omitempty"`
+
+	// idleTimeout is how long a connection may be silent before it is closed, as a duration. Default 10m, as in Kafka; from 1s to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="config.idleTimeout must be a duration from 1s to 24h, such as 10m"
+	// +optional
+	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
 }
 
 // BrokerPodTemplate overrides parts of the broker pods.

@@ -69,10 +69,17 @@ type TopicSpec struct {
 	Retention RetentionSpec `json:"retention,omitempty"`
 
 	// cleanupPolicy says how records that are no longer needed go: Delete (by retention), Compact (the last record of each key stays) or
-	// CompactDelete (both). Default Delete. Until compaction runs, Compact keeps every record.
+	// CompactDelete (both). Default Delete.
 	// +kubebuilder:default=Delete
 	// +optional
 	CleanupPolicy CleanupPolicy `json:"cleanupPolicy,omitempty"`
+
+	// flush says when a record counts as stored, which is when consumers see it and a producer with acks=all is told so: Sync (when it is on the
+	// broker's disk) or Os (when the broker's operating system has it, which writes it to disk in its own time). Default Sync. With Os a node that
+	// loses power or crashes loses the records of its last seconds, acknowledged ones among them; a broker that crashes alone loses none.
+	// +kubebuilder:default=Sync
+	// +optional
+	Flush FlushPolicy `json:"flush,omitempty"`
 
 	// maxMessageBytes is the largest record batch that a producer may send, in bytes. Default 1048588, as in Kafka; from 1024 to 104857600.
 	// +kubebuilder:default=1048588
@@ -113,6 +120,18 @@ const (
 	CleanupCompactDelete CleanupPolicy = "CompactDelete"
 )
 
+// FlushPolicy says when a record counts as stored.
+//
+// +kubebuilder:validation:Enum=Sync;Os
+type FlushPolicy string
+
+const (
+	// FlushSync counts a record as stored when it is on disk.
+	FlushSync FlushPolicy = "Sync"
+	// FlushOS counts a record as stored when the operating system has it.
+	FlushOS FlushPolicy = "Os"
+)
+
 // RetentionSpec says when records of a topic may be removed.
 type RetentionSpec struct {
 	// time is how long a record is kept at least, as a duration such as 168h. Default 168h, as in Kafka; "-1" keeps records for ever.
@@ -126,6 +145,13 @@ type RetentionSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == -1 || self >= 1048576",message="retention.bytes must be -1 (no limit) or at least 1048576"
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
+	// tombstones is how long compaction keeps a tombstone, a record without a value, at least, as a duration such as 24h. Default 24h, as in
+	// Kafka. A consumer that is behind by more may miss that a key was deleted.
+	// +kubebuilder:default="24h"
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s')",message="retention.tombstones must be a duration, such as 24h or 90m"
+	// +optional
+	Tombstones string `json:"tombstones,omitempty"`
 }
 
 // TopicStatus is what the operator sees of a Topic.

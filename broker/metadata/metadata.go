@@ -78,6 +78,10 @@ var DefaultTopicConfig = TopicConfig{
 	RetentionTime: 168 * time.Hour, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 1048588, TombstoneRetention: 24 * time.Hour,
 }
 
+// ConfigChange makes a topic's new configuration of the one that it has. It may be called more than once, each time with what the topic has then, and
+// returns metadata's errors.
+type ConfigChange func(TopicConfig) (TopicConfig, error)
+
 // NewTopic is a topic that a client asks for.
 type NewTopic struct {
 	Name string

@@ -48,7 +48,7 @@ func TestTopicsAreCreatedOrRefused(t *testing.T) {
 	}{
 		"a topic":                            {newTopic("plain", 4, 1), 0, 4, ""},
 		"a topic of defaults":                {newTopic("default", -1, -1), 0, 3, ""},
-		"a topic with every configuration":   {newTopic("full", 1, 1, "retention.ms=1000", "retention.bytes=-1", "cleanup.policy=compact, delete", "max.message.bytes=2000"), 0, 1, ""},
+		"a topic with every configuration":   {newTopic("full", 1, 1, "retention.ms=1000", "retention.bytes=-1", "cleanup.policy=compact, delete", "max.message.bytes=2000", "delete.retention.ms=0", osFlush, "min.insync.replicas=1"), 0, 1, ""},
 		"one for ever, as Kafka's tools say": {newTopic("forever", 1, 1, "retention.ms=9223372036854775807"), 0, 1, ""},
 		"a topic that exists":                {newTopic("there", 1, 1), kerr.TopicAlreadyExists.Code, 0, "exists"},
 		"three replicas":                     {newTopic("three", 1, 3), kerr.InvalidReplicationFactor.Code, 0, "ask for 1 or -1"},
@@ -65,6 +65,8 @@ func TestTopicsAreCreatedOrRefused(t *testing.T) {
 		"a retention that is no number":      {newTopic("c2", 1, 1, "retention.ms=a week"), kerr.InvalidConfig.Code, 0, "a whole number"},
 		"a retention below -1":               {newTopic("c3", 1, 1, "retention.bytes=-2"), kerr.InvalidConfig.Code, 0, "from -1"},
 		"a policy that is unknown":           {newTopic("c4", 1, 1, "cleanup.policy=burn"), kerr.InvalidConfig.Code, 0, "compact"},
+		"a flush by time":                    {newTopic("c6", 1, 1, "flush.ms=1000"), kerr.InvalidConfig.Code, 0, "flush.messages"},
+		"two replicas in sync":               {newTopic("c7", 1, 1, "min.insync.replicas=2"), kerr.InvalidConfig.Code, 0, "one replica"},
 		"messages that are too large":        {newTopic("c5", 1, 1, "max.message.bytes=999999999"), kerr.InvalidConfig.Code, 0, "from 1024"},
 	}
 	for name, c := range cases {
@@ -82,12 +84,12 @@ func TestTopicsAreCreatedOrRefused(t *testing.T) {
 				if got.ErrorCode != c.code || !strings.Contains(message, c.message) {
 					t.Fatalf("validate only %v: error %d %q; want %d with %q", req.ValidateOnly, got.ErrorCode, message, c.code, c.message)
 				}
-				if c.code == 0 && (got.NumPartitions != c.partitions || got.ReplicationFactor != 1 || len(got.Configs) != 4) {
+				if c.code == 0 && (got.NumPartitions != c.partitions || got.ReplicationFactor != 1 || len(got.Configs) < 6) {
 					t.Errorf("validate only %v: got %+v", req.ValidateOnly, got)
 				}
 			}
 			if c.code == 0 { // it works at once
-				p := produced(call[*kmsg.ProduceResponse](w, produceRequest(c.topic.Topic, -1, batchOf(0, "x")), 9))
+				p := produced(call[*kmsg.ProduceResponse](w, produceRequest(c.topic.Topic, -1, keyedBatch("k", "x")), 9))
 				if p.ErrorCode != 0 {
 					t.Errorf("the first produce is answered with %d", p.ErrorCode)
 				}
@@ -271,10 +273,15 @@ func TestConfigurationsAreDescribed(t *testing.T) {
 	}
 	var got []string
 	for _, c := range describe(kmsg.ConfigResourceTypeTopic, "topic").Configs {
+		if c.ReadOnly {
+			continue // see TestFactsAreShownAsReadOnly
+		}
 		got = append(got, fmt.Sprintf("%s=%s %s", c.Name, *c.Value, c.Source))
 	}
 	want := []string{
 		"cleanup.policy=delete DEFAULT_CONFIG",
+		"delete.retention.ms=86400000 DEFAULT_CONFIG",
+		"flush.messages=1 DEFAULT_CONFIG",
 		"max.message.bytes=1048588 DEFAULT_CONFIG",
 		"retention.bytes=-1 DEFAULT_CONFIG",
 		"retention.ms=1000 DYNAMIC_TOPIC_CONFIG",

@@ -38,16 +38,17 @@ type api struct {
 	handle func(s *Server, ctx context.Context, r *request) kmsg.Response
 }
 
-// apiTable returns what is offered, by key. Each handler's file tells what its versions are about. As a whole the ranges fit Kafka 2.5 and
-// later, which is what a client concludes that guesses the broker's release from them.
+// apiTable returns what is offered, by key. Each handler's file tells what its versions are about. As a whole the ranges fit Kafka 4.2, which is what a
+// client concludes that guesses the broker's release from them: kafka-python takes ListOffsets 11 for 4.2 and DescribeLogDirs 5 for 4.3. No range may go
+// beyond that release's.
 func apiTable() []api {
 	return []api{
 		{key: keyProduce, min: 0, max: 13, handle: (*Server).produce},
-		{key: keyFetch, maxBytes: partitionsRequest, min: 4, max: 17, waits: true, handle: (*Server).fetch},
-		{key: 2, maxBytes: partitionsRequest, min: 1, max: 10, handle: (*Server).listOffsets},
+		{key: keyFetch, maxBytes: partitionsRequest, min: 4, max: 18, waits: true, handle: (*Server).fetch},
+		{key: 2, maxBytes: partitionsRequest, min: 1, max: 11, handle: (*Server).listOffsets},
 		{key: 3, maxBytes: partitionsRequest, min: 0, max: 13, handle: (*Server).metadata},
-		{key: 8, maxBytes: groupRequest, min: 2, max: 9, handle: (*Server).offsetCommit},
-		{key: 9, maxBytes: partitionsRequest, min: 1, max: 9, handle: (*Server).offsetFetch},
+		{key: 8, maxBytes: groupRequest, min: 2, max: 10, handle: (*Server).offsetCommit},
+		{key: 9, maxBytes: partitionsRequest, min: 1, max: 10, handle: (*Server).offsetFetch},
 		{key: 10, min: 0, max: 6, handle: (*Server).findCoordinator},
 		{key: 11, maxBytes: partitionsRequest, min: 0, max: 9, waits: true, handle: (*Server).joinGroup},
 		{key: 12, min: 0, max: 4, waits: true, handle: (*Server).heartbeat},
@@ -58,10 +59,15 @@ func apiTable() []api {
 		{key: keyAPIVersions, min: 0, max: 4, handle: (*Server).apiVersions},
 		{key: 19, maxBytes: partitionsRequest, min: 2, max: 7, handle: (*Server).createTopics},
 		{key: 20, min: 1, max: 6, handle: (*Server).deleteTopics},
+		{key: 21, maxBytes: partitionsRequest, min: 0, max: 2, handle: (*Server).deleteRecords},
 		{key: 22, min: 0, max: 5, handle: (*Server).initProducerID},
+		{key: 23, maxBytes: partitionsRequest, min: 2, max: 4, handle: (*Server).offsetForLeaderEpoch},
 		{key: 32, maxBytes: partitionsRequest, min: 1, max: 4, handle: (*Server).describeConfigs},
+		{key: 33, maxBytes: partitionsRequest, min: 0, max: 2, handle: (*Server).alterConfigs},
+		{key: 35, maxBytes: partitionsRequest, min: 1, max: 4, handle: (*Server).describeLogDirs},
 		{key: 37, min: 0, max: 3, handle: (*Server).createPartitions},
 		{key: 42, min: 0, max: 2, handle: (*Server).deleteGroups},
+		{key: 44, maxBytes: partitionsRequest, min: 0, max: 1, handle: (*Server).incrementalAlterConfigs},
 		{key: 47, min: 0, max: 0, handle: (*Server).offsetDelete},
 		{key: 60, min: 0, max: 1, handle: (*Server).describeCluster},
 	}

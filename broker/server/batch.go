@@ -4,7 +4,6 @@ package server
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -83,25 +82,4 @@ func checkAttributes(attributes uint16, produceVersion int16) error {
 		return &batchError{codeInvalidRecord, "a client may not write timestamps of the type LogAppendTime"}
 	}
 	return nil
-}
-
-// errBadBatches says that what a log returned is not whole batches.
-var errBadBatches = errors.New("the log returned bytes that are no whole record batches")
-
-// nextOffset returns the offset after the last record of whole batches that a log returned.
-func nextOffset(batches []byte) (int64, error) {
-	next := int64(-1)
-	for len(batches) > 0 {
-		if len(batches) < recordBatchHeader {
-			return 0, errBadBatches
-		}
-		length := int64(int32(binary.BigEndian.Uint32(batches[batchLengthAt:]))) + batchOverhead
-		if length < recordBatchHeader || length > int64(len(batches)) {
-			return 0, errBadBatches
-		}
-		base := int64(binary.BigEndian.Uint64(batches))
-		next = base + int64(int32(binary.BigEndian.Uint32(batches[batchLastOffsetDeltaAt:]))) + 1
-		batches = batches[length:]
-	}
-	return next, nil
 }

@@ -12,11 +12,12 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
 
 const (
@@ -28,8 +29,6 @@ const (
 	maxPipelinedBytes = 8 << 20
 	// readChunk is how much memory is taken for a frame before its bytes arrive.
 	readChunk = 64 << 10
-	// keptBuffer is the largest write buffer that is kept for later responses.
-	keptBuffer = 4 << 20
 	// writeTimeout is how long a client may take to accept one response.
 	writeTimeout = 2 * time.Minute
 )
@@ -296,12 +295,32 @@ func (h *holding) release() {
 	}
 }
 
+// frames are the buffers of produce requests that were answered. One belongs to a request from its first byte until its response is written.
+var frames = sync.Pool{New: func() any { return new([]byte) }}
+
+// newFrame returns the memory for the first bytes of a frame, with room for all of it where a buffer is at hand that has that.
+func newFrame(size int) []byte {
+	if size > readChunk/8 {
+		if kept, _ := frames.Get().(*[]byte); cap(*kept) >= readChunk/8 {
+			return (*kept)[:min(size, readChunk, cap(*kept))]
+		}
+	}
+	return make([]byte, min(size, readChunk))
+}
+
+// keepFrame keeps a buffer for later frames. Nobody may use it any more.
+func keepFrame(frame []byte) {
+	if c := cap(frame); c >= readChunk/8 && c <= keptBuffer {
+		frames.Put(&frame)
+	}
+}
+
 // readFrame reads a frame's bytes. Memory grows as they arrive, so that a length alone costs nothing, and is taken from held, which may be nil.
 func readFrame(r *bufio.Reader, size int, held *holding) ([]byte, error) {
 	if err := held.take(min(size, readChunk)); err != nil {
 		return nil, err
 	}
-	frame := make([]byte, min(size, readChunk))
+	frame := newFrame(size)
 	read := 0
 	for {
 		n, err := io.ReadFull(r, frame[read:])
@@ -311,10 +330,15 @@ func readFrame(r *bufio.Reader, size int, held *holding) ([]byte, error) {
 		if read == size {
 			return frame, nil
 		}
-		if err := held.take(min(size, 4*len(frame)) - len(frame)); err != nil {
+		more := min(size, 4*len(frame))
+		if err := held.take(more - len(frame)); err != nil {
 			return nil, err
 		}
-		grown := make([]byte, min(size, 4*len(frame)))
+		if more <= cap(frame) {
+			frame = frame[:more]
+			continue
+		}
+		grown := make([]byte, more)
 		copy(grown, frame)
 		frame = grown
 	}
@@ -328,7 +352,7 @@ func (c *conn) parse(frame []byte) (*request, error) {
 	}
 	req := &request{
 		key: h.key, version: h.version, correlationID: h.correlationID, clientID: h.clientID,
-		host: c.host, from: c, listener: c.listener, size: len(frame),
+		host: c.host, from: c, listener: c.listener, frame: frame, size: len(frame),
 	}
 	a := c.s.apis[h.key]
 	switch {
@@ -359,71 +383,173 @@ func (c *conn) decode(req *request) error {
 	return req.held.take(elements * elementBytes)
 }
 
-// work handles requests in order until there are none, and writes the responses. ctx is for requests that are to be done whatever becomes of
-// the connection, waiting for those that wait.
+// answer is what becomes of a request whose turn has come.
+type answer struct {
+	req  *request
+	resp kmsg.Response
+	// started is when its turn came.
+	started time.Time
+}
+
+// ready says whether the response can be written without waiting.
+func (a *answer) ready() bool {
+	if a.req.stored == nil {
+		return true
+	}
+	select {
+	case <-a.req.stored:
+		return true
+	default:
+		return false
+	}
+}
+
+// work handles requests in order until there are none, and writes the responses in the same order. A produce whose records are written, but not
+// yet stored, does not hold up the next request, so that many produces of a connection share a sync. ctx is for requests that are to be done
+// whatever becomes of the connection, waiting for those that wait.
 func (c *conn) work(ctx, waiting context.Context) error {
-	for req := range c.frames {
-		resp, err := c.handle(ctx, waiting, req)
-		if err == nil && resp != nil {
-			err = c.respond(req, resp)
+	var queue []*answer // those that cannot be written yet, the oldest first
+	defer func() {
+		for _, a := range queue {
+			<-a.req.stored // it uses the request
+			c.letGo(a.req)
 		}
-		c.letGo(req)
-		if err != nil {
+	}()
+	frames := c.frames
+	for frames != nil || len(queue) > 0 {
+		var stored <-chan struct{}
+		if len(queue) > 0 {
+			stored = queue[0].req.stored
+		}
+		in := frames
+		if len(queue) == maxPipelined {
+			in = nil
+		}
+		select {
+		case req, ok := <-in:
+			if !ok {
+				frames = nil
+				continue
+			}
+			if c.s.apis[req.key].waits {
+				// It may wait for longer than what came before it.
+				if err := c.finishAll(ctx, &queue); err != nil {
+					c.letGo(req)
+					return err
+				}
+			}
+			a, err := c.handle(ctx, waiting, req)
+			switch {
+			case err != nil:
+				c.letGo(req)
+				return errors.Join(c.finishAll(ctx, &queue), err)
+			case len(queue) > 0 || !a.ready():
+				queue = append(queue, a)
+				continue
+			}
+			if err := c.finish(ctx, a); err != nil {
+				return err
+			}
+		case <-stored:
+			for len(queue) > 0 && queue[0].ready() {
+				a := queue[0]
+				queue = queue[1:]
+				if err := c.finish(ctx, a); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// finishAll waits for all answers and writes them.
+func (c *conn) finishAll(ctx context.Context, queue *[]*answer) error {
+	for len(*queue) > 0 {
+		a := (*queue)[0]
+		*queue = (*queue)[1:]
+		if err := c.finish(ctx, a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// finish finishes an answer when it is stored, and writes its response.
+func (c *conn) finish(ctx context.Context, a *answer) (err error) {
+	defer c.letGo(a.req)
+	defer func() {
+		if p := recover(); p != nil {
+			err = c.failed(a.req, p)
+		}
+	}()
+	if a.req.stored != nil {
+		<-a.req.stored
+		a.req.finish(ctx)
+	}
+	c.s.metrics.observe(a.req, time.Since(a.started), a.resp)
+	if a.req.hangUp != nil || a.resp == nil {
+		return a.req.hangUp
+	}
+	return c.respond(a.req, a.resp)
+}
+
 // letGo gives back what a request and its response held.
 func (c *conn) letGo(req *request) {
+	if req.done != nil {
+		req.done()
+	}
 	req.held.release()
 	c.s.fetched.give(req.fetched)
 	c.budget.give(req.size)
+	if req.key == keyProduce {
+		keepFrame(req.frame)
+	}
+}
+
+// failed logs a panic in what handles a request. What the request had begun may go on: its memory is not used again.
+func (c *conn) failed(req *request, p any) error {
+	req.frame = nil
+	c.s.metrics.panics.Inc()
+	c.s.log.Error("a request's handler failed", "api", kmsg.NameForKey(req.key), "version", req.version,
+		"client", c.nc.RemoteAddr().String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return fmt.Errorf("the handler of %s v%d failed", kmsg.NameForKey(req.key), req.version)
 }
 
 // handle calls the handler of a request. A panic in it ends the connection alone.
-func (c *conn) handle(ctx, waiting context.Context, req *request) (resp kmsg.Response, err error) {
+func (c *conn) handle(ctx, waiting context.Context, req *request) (a *answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.metrics.panics.Inc()
-			c.s.log.Error("a request's handler failed", "api", kmsg.NameForKey(req.key), "version", req.version,
-				"client", c.nc.RemoteAddr().String(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = fmt.Errorf("the handler of %s v%d failed", kmsg.NameForKey(req.key), req.version)
+			err = c.failed(req, p)
 		}
 	}()
 	if err := c.decode(req); err != nil {
 		c.s.metrics.badFrames.Inc()
 		return nil, err
 	}
-	start := time.Now()
-	a := c.s.apis[req.key]
-	if a.waits {
+	a = &answer{req: req, started: time.Now()}
+	api := c.s.apis[req.key]
+	if api.waits {
 		ctx = waiting
 	}
-	resp = a.handle(c.s, ctx, req)
-	c.s.metrics.observe(req, time.Since(start), resp)
-	return resp, req.hangUp
+	a.resp = api.handle(c.s, ctx, req)
+	return a, nil
 }
-
-// writeBuffers are the buffers of responses; one belongs to respond while it writes.
-var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // respond writes a response.
 func (c *conn) respond(req *request, resp kmsg.Response) error {
-	buf, _ := writeBuffers.Get().(*[]byte)
-	*buf = appendResponse(slices.Grow((*buf)[:0], sizeHint(resp)), req.correlationID, resp)
+	o := newOutgoing(req.correlationID, resp)
+	defer o.release()
 	_ = c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
-	n, err := c.nc.Write(*buf)
+	n, err := o.writeTo(c.nc)
 	c.s.metrics.bytesOut.Add(float64(n))
-	if cap(*buf) <= keptBuffer {
-		writeBuffers.Put(buf)
-	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the client did not take a response within %s", writeTimeout)
+	case errors.Is(err, storage.ErrDamaged):
+		return fmt.Errorf("read records: %w", err)
 	default: // the client has left; what it sent before is still done
 		c.close()
 		return nil

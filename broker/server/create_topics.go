@@ -137,7 +137,7 @@ func fillCreated(out *kmsg.CreateTopicsResponseTopic, config metadata.TopicConfi
 	out.NumPartitions, out.ReplicationFactor = partitions, 1
 	for _, c := range topicConfigs(config) {
 		rc := kmsg.NewCreateTopicsResponseTopicConfig()
-		rc.Name, rc.Value, rc.Source = c.name, &c.value, int8(c.source())
+		rc.Name, rc.Value, rc.Source, rc.ReadOnly = c.name, &c.value, int8(c.source()), c.readOnly
 		out.Configs = append(out.Configs, rc)
 	}
 }

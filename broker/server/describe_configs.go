@@ -16,8 +16,8 @@ import (
 // DescribeConfigs, v1 to v4.
 //
 //   - v1 has sources and synonyms, v3 types and documentation, v4 is flexible.
-//   - Topics have the few configurations that there are; brokers tell a few facts that tools look for. None can be changed over the wire, so
-//     those of brokers are read-only; a topic's are changed where the topic is declared.
+//   - Topics have the configurations that can be set, and read-only ones of Kafka's that have one value here; brokers tell a few facts that tools
+//     look for, which their flags or the BrokerCluster say, so they are read-only.
 
 // source tells where a configuration's value comes from.
 func (c *topicConfig) source() kmsg.ConfigSource {
@@ -97,6 +97,7 @@ func describeTopicConfigs(config metadata.TopicConfig) []kmsg.DescribeConfigsRes
 	for _, c := range topicConfigs(config) {
 		d := kmsg.NewDescribeConfigsResponseResourceConfig()
 		d.Name, d.Value, d.Source, d.ConfigType, d.Documentation = c.name, &c.value, c.source(), c.kind, &c.doc
+		d.ReadOnly = c.readOnly
 		if d.Source != kmsg.ConfigSourceDefaultConfig {
 			d.ConfigSynonyms = append(d.ConfigSynonyms, synonym(c.name, c.value, d.Source))
 		}

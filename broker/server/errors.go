@@ -36,6 +36,8 @@ const (
 	codeTransactionalIDDenied     int16 = 53
 	codeKafkaStorageError         int16 = 56
 	codeFetchSessionIDNotFound    int16 = 70
+	codeInvalidFetchSessionEpoch  int16 = 71
+	codeFetchSessionTopicID       int16 = 106
 	codeFencedLeaderEpoch         int16 = 74
 	codeUnknownLeaderEpoch        int16 = 75
 	codeUnsupportedCompression    int16 = 76

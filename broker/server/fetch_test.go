@@ -69,7 +69,6 @@ func TestAFetchIsRefusedWithTheRightError(t *testing.T) {
 		"a leader epoch that we do not know":   {func(r *kmsg.FetchRequest) { r.Topics[0].Partitions[0].CurrentLeaderEpoch = 9 }, 12, kerr.UnknownLeaderEpoch.Code, 0},
 		"a session that was never given":       {func(r *kmsg.FetchRequest) { r.SessionID, r.SessionEpoch = 5, 1 }, 12, 0, kerr.FetchSessionIDNotFound.Code},
 		"a session that is closed":             {func(r *kmsg.FetchRequest) { r.SessionID, r.SessionEpoch = 5, -1 }, 12, 0, 0},
-		"a session that would be opened":       {func(r *kmsg.FetchRequest) { r.SessionEpoch = 0 }, 12, 0, 0},
 		"a fetch of nothing":                   {func(r *kmsg.FetchRequest) { r.Topics = nil; r.MaxWaitMillis = 60000; r.MinBytes = 1 }, 12, 0, 0},
 		"an error is told at once":             {func(r *kmsg.FetchRequest) { r.Topics[0].Topic = "other"; r.MaxWaitMillis = 60000; r.MinBytes = 1 }, 12, kerr.UnknownTopicOrPartition.Code, 0},
 		"negative limits are limits of nought": {func(r *kmsg.FetchRequest) { r.MaxBytes, r.MinBytes, r.MaxWaitMillis = -1, -1, -1 }, 12, 0, 0},

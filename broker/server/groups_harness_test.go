@@ -108,6 +108,9 @@ func (*groupMetadata) CreateTopic(context.Context, metadata.NewTopic) error {
 func (*groupMetadata) CreatePartitions(context.Context, string, int32) error {
 	return metadata.ErrDenied
 }
+func (*groupMetadata) AlterTopicConfig(context.Context, string, metadata.ConfigChange) error {
+	return metadata.ErrDenied
+}
 func (*groupMetadata) DeleteTopic(context.Context, string) error { return metadata.ErrDenied }
 
 func (*groupMetadata) Purged(context.Context, []metadata.Incarnation) error { return nil }

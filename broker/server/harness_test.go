@@ -403,6 +403,18 @@ func (l *faultyLog) Append(ctx context.Context, b []byte, d storage.Durability) 
 	return l.Log.Append(ctx, b, d)
 }
 
+func (l *faultyLog) AppendThen(b []byte, d storage.Durability, done func(int64, error)) {
+	f := l.e.faults()
+	if f.onAppend != nil {
+		f.onAppend()
+	}
+	if f.appendErr != nil {
+		done(-1, f.appendErr)
+		return
+	}
+	l.Log.AppendThen(b, d, done)
+}
+
 func (l *faultyLog) Read(ctx context.Context, offset int64, n int) (storage.Batches, error) {
 	if err := l.e.faults().readErr; err != nil {
 		return storage.Batches{}, err

@@ -12,18 +12,21 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
 
-// ListOffsets, v1 to v10.
+// ListOffsets, v1 to v11.
 //
 //   - v1 answers with one offset, v2 has isolation levels (both see the high watermark here), v4 leader epochs, v6 is flexible, v7 adds the
-//     largest timestamp (KIP-734), v8 the earliest local and v9 the latest tiered offset (KIP-405): every offset is local, none is tiered.
+//     largest timestamp (KIP-734), v8 the earliest local offset (KIP-405), v9 the last tiered one (KIP-1005), v10 a timeout, which nothing here needs, and
+//     v11 the earliest one whose upload to a tier is pending (KIP-1023). Every offset is local and none is tiered, so these two are -1, as in Kafka
+//     without tiering.
 
 // The timestamps that have a meaning of their own.
 const (
-	timeLatest        int64 = -1
-	timeEarliest      int64 = -2
-	timeMax           int64 = -3
-	timeEarliestLocal int64 = -4
-	timeLatestTiered  int64 = -5
+	timeLatest          int64 = -1
+	timeEarliest        int64 = -2
+	timeMax             int64 = -3
+	timeEarliestLocal   int64 = -4
+	timeLatestTiered    int64 = -5
+	timeEarliestPending int64 = -6
 )
 
 // listOffsets finds offsets by time.
@@ -86,6 +89,8 @@ func timestampOffered(ts int64, version int16) bool {
 		return version >= 8
 	case timeLatestTiered:
 		return version >= 9
+	case timeEarliestPending:
+		return version >= 11
 	default:
 		return ts >= timeEarliest
 	}
@@ -99,7 +104,7 @@ func findOffset(ctx context.Context, log storage.Log, ts int64) (offset, timesta
 		return log.HighWatermark(), -1, nil
 	case timeEarliest, timeEarliestLocal:
 		return log.StartOffset(), -1, nil
-	case timeLatestTiered:
+	case timeLatestTiered, timeEarliestPending:
 		return -1, -1, nil
 	case timeMax:
 		return findMaxTimestamp(ctx, log)

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -20,7 +23,7 @@ import (
 // volume; a quorum-replicated engine will bring epochs that grow.
 const leaderEpoch int32 = 0
 
-// openLogs holds the logs of the partitions that this broker leads, opened when they are first asked for.
+// openLogs holds the logs of the partitions that this broker leads, opened one after the other from the start on, and at once when asked for.
 type openLogs struct {
 	s  *Server
 	mu sync.Mutex
@@ -101,6 +104,57 @@ func (s *Server) openLog(ctx context.Context, topic *metadata.Topic, partition i
 	return s.openEntry(ctx, e, p, topic)
 }
 
+// openers is how many logs are opened at a time that nobody has asked for yet.
+const openers = 4
+
+// openLed opens the logs of all partitions that this broker leads, until ctx ends: what nobody reads or writes is to be retained and compacted too,
+// and its first client is not to wait.
+func (s *Server) openLed(ctx context.Context) {
+	for {
+		changed := s.snapshotChanged()
+		if snap := s.snapshot(); snap != nil {
+			s.openAll(ctx, snap, changed)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// openAll opens the logs that a snapshot gives to this broker and that are not open. It ends early when the snapshot changes.
+func (s *Server) openAll(ctx context.Context, snap *metadata.Snapshot, changed <-chan struct{}) {
+	var opening errgroup.Group
+	opening.SetLimit(openers)
+	for _, name := range slices.Sorted(maps.Keys(snap.Topics)) {
+		topic := snap.Topics[name]
+		for partition, leader := range topic.Leaders {
+			if leader != s.cfg.NodeID || s.logs.has(storage.Partition{Topic: name, Partition: int32(partition)}) {
+				continue
+			}
+			select {
+			case <-changed:
+				_ = opening.Wait() // there are no errors
+				return
+			default:
+			}
+			opening.Go(func() error {
+				s.openLog(ctx, topic, int32(partition)) // what is wrong is told in the log
+				return nil
+			})
+		}
+	}
+	_ = opening.Wait() // there are no errors
+}
+
+// has says whether a partition's log is open, or being opened or deleted.
+func (o *openLogs) has(p storage.Partition) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.entries[p] != nil
+}
+
 // openEntry opens an entry's log if it is not open. The entry's lock is held, so that the log cannot be deleted meanwhile.
 func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition, topic *metadata.Topic) (storage.Log, int16) {
 	if e.log != nil && e.topicID == topic.ID {
@@ -172,13 +226,19 @@ func openCode(err error) int16 {
 	return codeKafkaStorageError
 }
 
-// storageConfig is what a topic's configuration means for its logs. Until compaction runs, a topic that is only compacted keeps every record.
+// storageConfig is what a topic's configuration means for its logs.
 func storageConfig(c metadata.TopicConfig) storage.Config {
-	sc := storage.Config{MaxBatchBytes: c.MaxMessageBytes}
-	if !strings.Contains(c.CleanupPolicy, "delete") && c.CleanupPolicy != "" {
+	sc := storage.Config{
+		MaxBatchBytes: c.MaxMessageBytes, Compact: strings.Contains(c.CleanupPolicy, "compact"),
+		// Zero means "at once" to Kafka and the default, or "never", to the engine. So it is below.
+		TombstoneRetention: max(c.TombstoneRetention, time.Millisecond),
+	}
+	if c.FlushOS {
+		sc.Flush = storage.FlushOS
+	}
+	if sc.Compact && !strings.Contains(c.CleanupPolicy, "delete") {
 		return sc
 	}
-	// Zero means "at once" to Kafka and "never" to the engine.
 	if c.RetentionTime >= 0 {
 		sc.RetentionTime = max(c.RetentionTime, time.Millisecond)
 	}

@@ -48,7 +48,10 @@ func (m *metrics) collectors(s *Server) []prometheus.Collector {
 	connections := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "ringmaster", Subsystem: "broker", Name: "connections", Help: "Open connections of Kafka clients.",
 	}, func() float64 { return float64(s.conns.count()) })
-	return []prometheus.Collector{m.requests, m.latency, m.bytesIn, m.bytesOut, m.refused, m.badFrames, m.panics, connections}
+	sessions := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "ringmaster", Subsystem: "broker", Name: "fetch_sessions", Help: "Sessions of consumers that fetch what is new (KIP-227).",
+	}, func() float64 { return float64(s.sessions.count()) })
+	return []prometheus.Collector{m.requests, m.latency, m.bytesIn, m.bytesOut, m.refused, m.badFrames, m.panics, connections, sessions}
 }
 
 // observe counts a request. resp is nil where there is none.

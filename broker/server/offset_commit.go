@@ -11,12 +11,25 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
 
+// OffsetCommit, v2 to v10.
+//
+//   - v5 has no retention time any more, v6 has leader epochs, v7 static members (KIP-345), v8 is flexible, v9 is for members of the consumer protocol
+//     (KIP-848), v10 names topics by id.
+
+// offsetsByID is the version of OffsetCommit and OffsetFetch from which on topics are named by id.
+const offsetsByID = 10
+
 // offsetCommit answers OffsetCommit. The answer comes when the offsets are on disk. A retention time, which versions below 5 have, is
 // not heeded: offsets are kept until they or their group are deleted.
 func (s *Server) offsetCommit(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.OffsetCommitRequest)
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	resp.Version = r.version
+	if r.version >= offsetsByID {
+		for i := range req.Topics {
+			req.Topics[i].Topic = s.nameOf(req.Topics[i].TopicID)
+		}
+	}
 	offsets := fillCommit(s.snapshot(), resp, req)
 	if len(offsets) == 0 {
 		return resp
@@ -33,19 +46,30 @@ func (s *Server) offsetCommit(ctx context.Context, r *request) kmsg.Response {
 	return resp
 }
 
+// nameOf is the name of the topic that has an id, empty where there is none.
+func (s *Server) nameOf(id metadata.TopicID) string {
+	if topic := s.topicByID(id); topic != nil {
+		return topic.Name
+	}
+	return ""
+}
+
 // fillCommit lays the response out and returns the offsets that can be committed. Partitions that do not exist have their error code already; the
 // others still have codeNone.
 func fillCommit(snap *metadata.Snapshot, resp *kmsg.OffsetCommitResponse, req *kmsg.OffsetCommitRequest) []coordinator.OffsetCommit {
 	var offsets []coordinator.OffsetCommit
 	for _, t := range req.Topics {
 		topic := kmsg.NewOffsetCommitResponseTopic()
-		topic.Topic = t.Topic
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
 		for _, p := range t.Partitions {
 			partition := kmsg.NewOffsetCommitResponseTopicPartition()
 			partition.Partition = p.Partition
-			if exists(snap, t.Topic, p.Partition) {
+			switch {
+			case resp.Version >= offsetsByID && t.Topic == "":
+				partition.ErrorCode = codeUnknownTopicID
+			case exists(snap, t.Topic, p.Partition):
 				offsets = append(offsets, commitOf(t.Topic, p))
-			} else {
+			default:
 				partition.ErrorCode = codeUnknownTopicOrPartition
 			}
 			topic.Partitions = append(topic.Partitions, partition)

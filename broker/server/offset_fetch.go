@@ -4,11 +4,18 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
+	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
+
+// OffsetFetch, v1 to v10.
+//
+//   - v2 has null topics for all that a group has, v6 is flexible, v7 may ask for stable offsets (KIP-447), v8 asks for several groups (KIP-709), v9 is for
+//     members of the consumer protocol (KIP-848), v10 names topics by id.
 
 // offsetFetch answers OffsetFetch. A group or partition without a committed offset has -1 and no error, as in Kafka. RequireStable changes
 // nothing: there are no transactions.
@@ -22,7 +29,11 @@ func (s *Server) offsetFetch(ctx context.Context, r *request) kmsg.Response {
 			if !firstNamed(named, g.Group) {
 				continue
 			}
-			resp.Groups = append(resp.Groups, s.fetchGroupOffsets(ctx, g))
+			if r.version < offsetsByID {
+				resp.Groups = append(resp.Groups, s.fetchGroupOffsets(ctx, g))
+			} else {
+				resp.Groups = append(resp.Groups, s.fetchGroupOffsetsByID(ctx, g))
+			}
 		}
 		return resp
 	}
@@ -63,9 +74,37 @@ func (s *Server) fetchGroupOffsets(ctx context.Context, req kmsg.OffsetFetchRequ
 	return resp
 }
 
+// fetchGroupOffsetsByID answers for one group where topics are named by id. Of all that a group has, offsets of topics that have gone are left out: such a
+// topic has no id.
+func (s *Server) fetchGroupOffsetsByID(ctx context.Context, req kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+	for i := range req.Topics {
+		req.Topics[i].Topic = s.nameOf(req.Topics[i].TopicID)
+	}
+	resp := s.fetchGroupOffsets(ctx, req)
+	if req.Topics == nil {
+		for i := range resp.Topics {
+			if topic := s.topic(resp.Topics[i].Topic); topic != nil {
+				resp.Topics[i].TopicID = topic.ID
+			}
+		}
+		resp.Topics = slices.DeleteFunc(resp.Topics, func(t kmsg.OffsetFetchResponseGroupTopic) bool { return t.TopicID == metadata.TopicID{} })
+		return resp
+	}
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		for j := range t.Partitions {
+			if t.Topic == "" && resp.ErrorCode == codeNone {
+				t.Partitions[j].ErrorCode = codeUnknownTopicID
+			}
+		}
+	}
+	return resp
+}
+
 // offsetKey is a partition whose offset is asked for.
 type offsetKey struct {
 	topic     string
+	id        metadata.TopicID
 	partition int32
 }
 
@@ -85,9 +124,9 @@ func fetchedTopics(topics []kmsg.OffsetFetchRequestGroupTopic, offset func(strin
 	named := make(map[offsetKey]bool)
 	for _, t := range topics {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
-		topic.Topic = t.Topic
+		topic.Topic, topic.TopicID = t.Topic, t.TopicID
 		for _, p := range t.Partitions {
-			if !firstNamed(named, offsetKey{t.Topic, p}) {
+			if !firstNamed(named, offsetKey{t.Topic, t.TopicID, p}) {
 				continue
 			}
 			o, ok := offset(t.Topic, p)

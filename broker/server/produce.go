@@ -6,10 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -24,19 +23,14 @@ import (
 //   - acks=-1 is answered when the batch is on disk, acks=1 when it is written, acks=0 never; with acks=0 an error closes the connection, as
 //     in Kafka, so that the producer asks for metadata again.
 
-// maxConcurrentAppends is how many partitions of a request are appended to at once, so that their syncs to disk overlap.
-const maxConcurrentAppends = 16
-
-// produce appends record batches.
+// produce appends record batches. It does not wait for them: the response is finished once all are written, or stored.
 func (s *Server) produce(ctx context.Context, r *request) kmsg.Response {
 	req := bodyOf[*kmsg.ProduceRequest](r)
 	resp := kmsg.NewPtrProduceResponse()
 	resp.Version = r.version
-	refusal := refuseProduce(req)
-	var appends errgroup.Group
-	appends.SetLimit(maxConcurrentAppends)
 	resp.Topics = make([]kmsg.ProduceResponseTopic, len(req.Topics))
-	single := len(req.Topics) == 1 && len(req.Topics[0].Partitions) == 1
+	refusal := refuseProduce(req)
+	pr := &producing{stored: make(chan struct{})}
 	for i := range req.Topics {
 		in, out := &req.Topics[i], &resp.Topics[i]
 		out.Default()
@@ -51,22 +45,78 @@ func (s *Server) produce(ctx context.Context, r *request) kmsg.Response {
 				p.fail(refusal.code, refusal.msg)
 			case code != codeNone:
 				p.fail(code, "")
-			case single:
-				p.append(ctx)
 			default:
-				appends.Go(func() error { p.append(ctx); return nil })
+				p.append(ctx, pr)
 			}
 		}
 	}
-	_ = appends.Wait() // every partition has its own error
-	s.finishProduce(r, resp)
-	if req.Acks == 0 {
-		if r.failed != codeNone {
+	r.stored = pr.stored
+	r.finish = func(ctx context.Context) {
+		for _, p := range pr.failed() {
+			p.lose(ctx)
+		}
+		s.finishProduce(r, resp)
+		if req.Acks == 0 && r.failed != codeNone {
 			r.hangUp = fmt.Errorf("a produce with acks=0 failed with error code %d", r.failed)
 		}
+	}
+	pr.end()
+	if req.Acks == 0 {
 		return nil
 	}
 	return resp
+}
+
+// producing counts what a produce waits for.
+type producing struct {
+	// stored is closed when there is nothing more to wait for.
+	stored chan struct{}
+
+	mu   sync.Mutex
+	left int
+	// begun says that all partitions have been begun.
+	begun bool
+	lost  []*producePartition
+}
+
+// begin counts a partition that is appended to.
+func (pr *producing) begin() {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.left++
+}
+
+// done counts a partition that was appended to, or that could not be where its err is set.
+func (pr *producing) done(p *producePartition) {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.left--
+	if p.err != nil {
+		pr.lost = append(pr.lost, p)
+	}
+	pr.closeIfDone()
+}
+
+// end says that no more partitions are begun.
+func (pr *producing) end() {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	pr.begun = true
+	pr.closeIfDone()
+}
+
+// closeIfDone tells who waits; mu is held.
+func (pr *producing) closeIfDone() {
+	if pr.begun && pr.left == 0 {
+		close(pr.stored)
+	}
+}
+
+// failed returns the partitions that could not be appended to.
+func (pr *producing) failed() []*producePartition {
+	pr.mu.Lock()
+	defer pr.mu.Unlock()
+	return pr.lost
 }
 
 // refuseProduce says what is wrong with a request as a whole.
@@ -131,6 +181,10 @@ type producePartition struct {
 	version int16
 	in      *kmsg.ProduceRequestTopicPartition
 	out     *kmsg.ProduceResponseTopicPartition
+	// log is where the batch is appended to.
+	log storage.Log
+	// err is why it could not be.
+	err error
 }
 
 func (p *producePartition) init() {
@@ -146,16 +200,8 @@ func (p *producePartition) fail(code int16, msg string) {
 	}
 }
 
-// append checks and appends the partition's batch. It runs in goroutines of its own, where a panic would end the broker.
-func (p *producePartition) append(ctx context.Context) {
-	defer func() {
-		if v := recover(); v != nil {
-			p.s.metrics.panics.Inc()
-			p.s.log.Error("an append failed", "topic", p.topic.Name, "partition", p.in.Partition,
-				"panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-			p.fail(codeUnknownServerError, "the broker failed; its log says why")
-		}
-	}()
+// append checks the partition's batch and begins to append it.
+func (p *producePartition) append(ctx context.Context, pr *producing) {
 	if err := checkBatch(p.in.Records, p.version); err != nil {
 		var refused *batchError
 		if errors.As(err, &refused) {
@@ -175,15 +221,22 @@ func (p *producePartition) append(ctx context.Context) {
 	if p.acks == -1 {
 		durability = storage.Synced
 	}
-	base, err := log.Append(ctx, p.in.Records, durability)
-	if err != nil {
-		p.failAppend(err)
-		if p.s.lost(p.topic, p.in.Partition, err) {
-			p.s.reopen(ctx, p.topic, p.in.Partition, log)
+	p.log = log
+	pr.begin()
+	log.AppendThen(p.in.Records, durability, func(base int64, err error) {
+		if p.err = err; err == nil {
+			p.out.BaseOffset, p.out.LogStartOffset = base, log.StartOffset()
 		}
-		return
+		pr.done(p)
+	})
+}
+
+// lose tells of a batch that could not be appended, and lets the log be opened anew where it has to be.
+func (p *producePartition) lose(ctx context.Context) {
+	p.failAppend(p.err)
+	if p.s.lost(p.topic, p.in.Partition, p.err) {
+		p.s.reopen(ctx, p.topic, p.in.Partition, p.log)
 	}
-	p.out.BaseOffset, p.out.LogStartOffset = base, log.StartOffset()
 }
 
 // failAppend translates an error of the log. What is wrong with the disk is for the operator to know, too.

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,8 +35,15 @@ type request struct {
 	// next is closed when another request has arrived on the same connection, or the connection is at its end. Kafka answers in order, so a
 	// request that is held back on purpose (a long-polled Heartbeat) is to be answered then.
 	next <-chan struct{}
-	// size is the length of the frame in bytes.
-	size int
+	// frame is the whole request, of size bytes.
+	frame []byte
+	size  int
+	// stored is closed when the response can be finished, by finish; nil where the handler has returned a finished one. Until then later requests of
+	// the connection are handled.
+	stored <-chan struct{}
+	finish func(ctx context.Context)
+	// done gives up what the response holds, once it is written or nobody wants it.
+	done func()
 	// held is what the request takes of the memory for requests; nil in tests of handlers.
 	held *holding
 	// fetched is how many bytes the response takes of the memory for fetched records.
@@ -156,19 +164,6 @@ func decode(h header, rest []byte) (kmsg.Request, error) {
 		return nil, fmt.Errorf("decode %s v%d: %w", kmsg.NameForKey(h.key), h.version, err)
 	}
 	return body, nil
-}
-
-// sizeHint is about how many bytes a response takes, as far as they are many.
-func sizeHint(resp kmsg.Response) int {
-	size := 512
-	if fetch, ok := resp.(*kmsg.FetchResponse); ok {
-		for i := range fetch.Topics {
-			for j := range fetch.Topics[i].Partitions {
-				size += 128 + len(fetch.Topics[i].Partitions[j].RecordBatches)
-			}
-		}
-	}
-	return size
 }
 
 // appendResponse appends a response as a frame: length, correlation id, the header's tags in flexible versions, body. ApiVersions responses

@@ -46,6 +46,8 @@ type Metadata interface {
 	CreateTopic(ctx context.Context, t metadata.NewTopic) error
 	// CreatePartitions raises a topic's number of partitions to total.
 	CreatePartitions(ctx context.Context, topic string, total int32) error
+	// AlterTopicConfig changes a topic's configuration to what change makes of it. It may return before that is in the snapshot.
+	AlterTopicConfig(ctx context.Context, topic string, change metadata.ConfigChange) error
 	// DeleteTopic deletes a topic.
 	DeleteTopic(ctx context.Context, topic string) error
 	// Purged notes that the records of deleted topics, which the snapshot listed in Purge, are removed.
@@ -60,6 +62,10 @@ type Config struct {
 	Metadata Metadata
 	// Engine is required. It is used, but not closed, by the server.
 	Engine storage.Engine
+	// LogDir is the absolute path of the directory where the engine keeps its logs, for DescribeLogDirs; empty where it has none.
+	LogDir string
+	// Volume tells how many bytes the volume of LogDir has, and how many of them can still be used; nil where nobody knows.
+	Volume func() (total, usable int64, err error)
 	// Logger takes what operators are to know. Default: slog.Default().
 	Logger *slog.Logger
 	// Listener takes the connections. Where it is nil, Listen is listened on.
@@ -110,8 +116,10 @@ type Server struct {
 	logs    *openLogs
 	groups  *groups
 	pids    *producerIDs
-	conns   *connections
-	view    view
+	// sessions are what consumers read.
+	sessions *fetchSessions
+	conns    *connections
+	view     view
 	// requests bounds the memory of requests, fetched that of records on their way to consumers.
 	requests, fetched *memory
 	// decoding is held while a large request is decoded.
@@ -143,7 +151,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, engine: cfg.Engine, listener: cfg.Listener, stopping: make(chan struct{}),
 		apis: make(map[int16]*api), metrics: newMetrics(), conns: newConnections(cfg.MaxConnections, cfg.MaxConnectionsPerIP),
-		pids:     newProducerIDs(cfg.NodeID),
+		pids: newProducerIDs(cfg.NodeID), sessions: newFetchSessions(),
 		requests: newMemory(max(maxRequestMemory, 2*int64(cfg.MaxRequestBytes))), fetched: newMemory(maxFetchMemory),
 	}
 	for _, a := range apiTable() {
@@ -172,6 +180,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { s.watchMetadata(inner) })
 	background.Go(func() { s.groups.run(inner) })
+	background.Go(func() { s.openLed(inner) })
 
 	stop := context.AfterFunc(ctx, s.stop)
 	defer stop()

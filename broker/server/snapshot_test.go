@@ -28,6 +28,7 @@ type script struct {
 	snap    *metadata.Snapshot
 	changed chan struct{}
 	purged  []metadata.Incarnation
+	alter   func(topic string, change metadata.ConfigChange) error
 	create  func(metadata.NewTopic) error
 }
 
@@ -85,6 +86,13 @@ func (s *script) CreateTopic(_ context.Context, t metadata.NewTopic) error {
 
 func (s *script) CreatePartitions(context.Context, string, int32) error {
 	return fmt.Errorf("%w: you may not", metadata.ErrDenied)
+}
+
+func (s *script) AlterTopicConfig(_ context.Context, topic string, change metadata.ConfigChange) error {
+	if s.alter == nil {
+		return fmt.Errorf("%w: topic %s", metadata.ErrUnavailable, topic)
+	}
+	return s.alter(topic, change)
 }
 
 func (s *script) DeleteTopic(context.Context, string) error { panic("no topic is deleted here") }
@@ -299,10 +307,13 @@ func TestAHandlerThatFailsEndsItsConnectionAlone(t *testing.T) {
 	}
 	b.engine.set(func(e *faults) { e.onAppend = func() { panic("the disk bites") } })
 	for _, partitions := range [][][]byte{{batchOf(0, "x")}, {batchOf(0, "x"), batchOf(0, "x")}} {
-		p := produced(call[*kmsg.ProduceResponse](other, produceRequest("topic", -1, partitions...), 9))
-		if p.ErrorCode != kerr.UnknownServerError.Code {
-			t.Errorf("an append that fails is answered with %d", p.ErrorCode)
-		}
+		w := b.dial()
+		w.send(produceRequest("topic", -1, partitions...), 9)
+		w.closed()
+	}
+	b.engine.set(func(e *faults) { e.onAppend = nil })
+	if p := produced(call[*kmsg.ProduceResponse](other, produceRequest("topic", -1, batchOf(0, "x")), 9)); p.ErrorCode != 0 {
+		t.Errorf("the other connection's append is answered with %d", p.ErrorCode)
 	}
 }
 

@@ -4,6 +4,8 @@ package server
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,39 +17,122 @@ import (
 
 // The topic configurations that there are, under Kafka's names.
 const (
-	configRetentionMs     = "retention.ms"
-	configRetentionBytes  = "retention.bytes"
-	configCleanupPolicy   = "cleanup.policy"
-	configMaxMessageBytes = "max.message.bytes"
+	configCleanupPolicy     = "cleanup.policy"
+	configDeleteRetentionMs = "delete.retention.ms"
+	configFlushMessages     = "flush.messages"
+	configMaxMessageBytes   = "max.message.bytes"
+	configRetentionBytes    = "retention.bytes"
+	configRetentionMs       = "retention.ms"
 )
-
-// topicConfigNames lists them for messages.
-var topicConfigNames = strings.Join([]string{configRetentionMs, configRetentionBytes, configCleanupPolicy, configMaxMessageBytes}, ", ")
 
 const (
 	minMessageBytes = 1024
 	maxMessageBytes = 100 << 20
+	// flushEach is the value of flush.messages with which a batch counts as stored when it is on disk.
+	flushEach = 1
+	// flushNever is the one, Kafka's default, with which the operating system writes to disk in its own time.
+	flushNever = math.MaxInt64
 )
+
+// topicSetting is a configuration of a topic that can be set.
+type topicSetting struct {
+	name string
+	kind kmsg.ConfigType
+	doc  string
+	get  func(metadata.TopicConfig) string
+	// set sets the configuration. The error says what to give instead.
+	set func(*metadata.TopicConfig, string) error
+}
+
+// topicSettings are the configurations that can be set, by name.
+var topicSettings = []topicSetting{
+	{
+		configCleanupPolicy, kmsg.ConfigTypeList, "How records that are no longer needed go: delete, compact or compact,delete.",
+		func(c metadata.TopicConfig) string { return c.CleanupPolicy }, setCleanupPolicy,
+	},
+	{
+		configDeleteRetentionMs, kmsg.ConfigTypeLong, "How long compaction keeps a record without a value at least, in milliseconds.",
+		func(c metadata.TopicConfig) string { return formatMillis(c.TombstoneRetention) }, setTombstoneRetention,
+	},
+	{
+		configFlushMessages, kmsg.ConfigTypeLong,
+		"When a record counts as stored: 1 when it is on disk; " + formatInt(flushNever) + " when the operating system has it.",
+		func(c metadata.TopicConfig) string {
+			if c.FlushOS {
+				return formatInt(flushNever)
+			}
+			return formatInt(flushEach)
+		}, setFlush,
+	},
+	{
+		configMaxMessageBytes, kmsg.ConfigTypeInt, "The largest record batch that may be produced, in bytes.",
+		func(c metadata.TopicConfig) string { return formatInt(int64(c.MaxMessageBytes)) }, setMaxMessageBytes,
+	},
+	{
+		configRetentionBytes, kmsg.ConfigTypeLong, "How many bytes of a partition are kept at most; -1 for no limit.",
+		func(c metadata.TopicConfig) string { return formatInt(max(c.RetentionBytes, -1)) }, setRetentionBytes,
+	},
+	{
+		configRetentionMs, kmsg.ConfigTypeLong, "How long records are kept at least, in milliseconds; -1 for ever.",
+		func(c metadata.TopicConfig) string { return formatMillis(c.RetentionTime) }, setRetentionTime,
+	},
+}
+
+// topicFact is a configuration of Kafka's that has one value here. It may be set to that, for tools and libraries do when they create topics, and to
+// no other.
+type topicFact struct {
+	name, value string
+	kind        kmsg.ConfigType
+	// doc says why.
+	doc string
+}
+
+// topicFacts are the configurations of one value, by name.
+var topicFacts = []topicFact{
+	{"compression.type", "producer", kmsg.ConfigTypeString, "Batches are kept as the producer compressed them."},
+	{"flush.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "flush.messages says when records are flushed; no time does."},
+	{"max.compaction.lag.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "No age of a record makes compaction begin."},
+	{"message.timestamp.after.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A record's timestamp is taken as the producer set it."},
+	{"message.timestamp.before.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A record's timestamp is taken as the producer set it."},
+	{"message.timestamp.type", "CreateTime", kmsg.ConfigTypeString, "A record's timestamp is taken as the producer set it."},
+	{"min.compaction.lag.ms", "0", kmsg.ConfigTypeLong, "No age keeps a record from being compacted."},
+	{"min.insync.replicas", "1", kmsg.ConfigTypeInt, "A partition has one replica."},
+	{"preallocate", "false", kmsg.ConfigTypeBoolean, "Segments grow as they are written."},
+	{"remote.storage.enable", "false", kmsg.ConfigTypeBoolean, "All records are on the brokers' own storage."},
+	{"unclean.leader.election.enable", "false", kmsg.ConfigTypeBoolean, "A partition has one replica."},
+}
+
+// topicConfigNames lists what can be set, for messages.
+var topicConfigNames = func() string {
+	names := make([]string, 0, len(topicSettings))
+	for i := range topicSettings {
+		names = append(names, topicSettings[i].name)
+	}
+	return strings.Join(names, ", ")
+}()
 
 // topicConfig is one configuration of a topic as it is shown.
 type topicConfig struct {
 	name  string
 	value string
 	// def is the value of a topic that asks for nothing.
-	def  string
-	kind kmsg.ConfigType
-	doc  string
+	def      string
+	kind     kmsg.ConfigType
+	doc      string
+	readOnly bool
 }
 
 // topicConfigs lists a topic's configurations, sorted by name.
 func topicConfigs(c metadata.TopicConfig) []topicConfig {
-	d := metadata.DefaultTopicConfig
-	return []topicConfig{
-		{configCleanupPolicy, c.CleanupPolicy, d.CleanupPolicy, kmsg.ConfigTypeList, "How records that are no longer needed go: delete, compact or compact,delete."},
-		{configMaxMessageBytes, formatInt(int64(c.MaxMessageBytes)), formatInt(int64(d.MaxMessageBytes)), kmsg.ConfigTypeInt, "The largest record batch that may be produced, in bytes."},
-		{configRetentionBytes, formatInt(max(c.RetentionBytes, -1)), formatInt(d.RetentionBytes), kmsg.ConfigTypeLong, "How many bytes of a partition are kept at most; -1 for no limit."},
-		{configRetentionMs, formatMillis(c.RetentionTime), formatMillis(d.RetentionTime), kmsg.ConfigTypeLong, "How long records are kept at least, in milliseconds; -1 for ever."},
+	configs := make([]topicConfig, 0, len(topicSettings)+len(topicFacts))
+	for _, t := range topicSettings {
+		configs = append(configs, topicConfig{name: t.name, value: t.get(c), def: t.get(metadata.DefaultTopicConfig), kind: t.kind, doc: t.doc})
 	}
+	for _, f := range topicFacts {
+		configs = append(configs, topicConfig{name: f.name, value: f.value, def: f.value, kind: f.kind, doc: f.doc, readOnly: true})
+	}
+	slices.SortFunc(configs, func(a, b topicConfig) int { return strings.Compare(a.name, b.name) })
+	return configs
 }
 
 func formatInt(v int64) string { return strconv.FormatInt(v, 10) }
@@ -66,7 +151,7 @@ func parseTopicConfigs(entries []kmsg.CreateTopicsRequestTopicConfig) (metadata.
 		if e.Value == nil {
 			continue // the default
 		}
-		if err := setTopicConfig(&c, e.Name, strings.TrimSpace(*e.Value)); err != nil {
+		if err := setTopicConfig(&c, e.Name, *e.Value); err != nil {
 			return c, err
 		}
 	}
@@ -75,29 +160,92 @@ func parseTopicConfigs(entries []kmsg.CreateTopicsRequestTopicConfig) (metadata.
 
 // setTopicConfig sets one entry.
 func setTopicConfig(c *metadata.TopicConfig, name, value string) error {
-	var err error
-	switch name {
-	case configRetentionMs:
-		var ms int64
-		// 2^63 nanoseconds are 292 years; Kafka's tools write the largest int64 for ever.
-		if ms, err = parseConfigInt(name, value, -1, 1<<63-1); err == nil {
-			c.RetentionTime = -1
-			if ms >= 0 && ms <= int64((1<<63-1)/time.Millisecond) {
-				c.RetentionTime = time.Duration(ms) * time.Millisecond
-			}
-		}
-	case configRetentionBytes:
-		c.RetentionBytes, err = parseConfigInt(name, value, -1, 1<<63-1)
-	case configMaxMessageBytes:
-		var n int64
-		n, err = parseConfigInt(name, value, minMessageBytes, maxMessageBytes)
-		c.MaxMessageBytes = int32(n)
-	case configCleanupPolicy:
-		c.CleanupPolicy, err = parseCleanupPolicy(value)
-	default:
-		err = fmt.Errorf("%w: %s is not a topic configuration here; there are %s", metadata.ErrInvalidConfig, strconv.Quote(clip(name)), topicConfigNames)
+	value = strings.TrimSpace(value)
+	if t := findSetting(name); t != nil {
+		return t.set(c, value)
 	}
+	f, err := findFact(name)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(value, f.value) {
+		return fmt.Errorf("%w: %s can only be %s here, not %q: %s", metadata.ErrInvalidConfig, name, f.value, clip(value), f.doc)
+	}
+	return nil
+}
+
+// resetTopicConfig gives one entry its default.
+func resetTopicConfig(c *metadata.TopicConfig, name string) error {
+	if t := findSetting(name); t != nil {
+		return t.set(c, t.get(metadata.DefaultTopicConfig))
+	}
+	_, err := findFact(name)
 	return err
+}
+
+// findSetting returns a configuration that can be set, nil where there is none of that name.
+func findSetting(name string) *topicSetting {
+	i := slices.IndexFunc(topicSettings, func(t topicSetting) bool { return t.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &topicSettings[i]
+}
+
+// findFact returns a configuration of one value.
+func findFact(name string) (topicFact, error) {
+	i := slices.IndexFunc(topicFacts, func(f topicFact) bool { return f.name == name })
+	if i < 0 {
+		return topicFact{}, fmt.Errorf("%w: %s is not a topic configuration here; there are %s",
+			metadata.ErrInvalidConfig, strconv.Quote(clip(name)), topicConfigNames)
+	}
+	return topicFacts[i], nil
+}
+
+func setRetentionTime(c *metadata.TopicConfig, value string) error {
+	ms, err := parseConfigInt(configRetentionMs, value, -1, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	c.RetentionTime = -1
+	// 2^63 nanoseconds are 292 years; Kafka's tools write the largest int64 for ever.
+	if ms >= 0 && ms <= maxMillis {
+		c.RetentionTime = time.Duration(ms) * time.Millisecond
+	}
+	return nil
+}
+
+// maxMillis is the longest time.Duration in milliseconds.
+const maxMillis = math.MaxInt64 / int64(time.Millisecond)
+
+func setTombstoneRetention(c *metadata.TopicConfig, value string) error {
+	ms, err := parseConfigInt(configDeleteRetentionMs, value, 0, math.MaxInt64)
+	c.TombstoneRetention = time.Duration(min(ms, maxMillis)) * time.Millisecond
+	return err
+}
+
+func setRetentionBytes(c *metadata.TopicConfig, value string) (err error) {
+	c.RetentionBytes, err = parseConfigInt(configRetentionBytes, value, -1, math.MaxInt64)
+	return err
+}
+
+func setMaxMessageBytes(c *metadata.TopicConfig, value string) error {
+	n, err := parseConfigInt(configMaxMessageBytes, value, minMessageBytes, maxMessageBytes)
+	c.MaxMessageBytes = int32(n)
+	return err
+}
+
+func setFlush(c *metadata.TopicConfig, value string) error {
+	switch value {
+	case formatInt(flushEach):
+		c.FlushOS = false
+	case formatInt(flushNever):
+		c.FlushOS = true
+	default:
+		return fmt.Errorf("%w: %s must be %d (a record counts as stored when it is on disk) or %d (when the operating system has it), not %q: "+
+			"nothing in between is offered", metadata.ErrInvalidConfig, configFlushMessages, flushEach, int64(flushNever), clip(value))
+	}
+	return nil
 }
 
 func parseConfigInt(name, value string, low, high int64) (int64, error) {
@@ -108,8 +256,8 @@ func parseConfigInt(name, value string, low, high int64) (int64, error) {
 	return n, nil
 }
 
-// parseCleanupPolicy takes the policies in any order, as Kafka does.
-func parseCleanupPolicy(value string) (string, error) {
+// setCleanupPolicy takes the policies in any order, as Kafka does.
+func setCleanupPolicy(c *metadata.TopicConfig, value string) error {
 	var del, compact bool
 	for part := range strings.SplitSeq(value, ",") {
 		switch strings.TrimSpace(part) {
@@ -118,17 +266,18 @@ func parseCleanupPolicy(value string) (string, error) {
 		case "compact":
 			compact = true
 		default:
-			return "", fmt.Errorf("%w: %s must be delete, compact or compact,delete, not %q", metadata.ErrInvalidConfig, configCleanupPolicy, clip(value))
+			return fmt.Errorf("%w: %s must be delete, compact or compact,delete, not %q", metadata.ErrInvalidConfig, configCleanupPolicy, clip(value))
 		}
 	}
 	switch {
 	case del && compact:
-		return "compact,delete", nil
+		c.CleanupPolicy = "compact,delete"
 	case compact:
-		return "compact", nil
+		c.CleanupPolicy = "compact"
 	default:
-		return "delete", nil
+		c.CleanupPolicy = "delete"
 	}
+	return nil
 }
 
 // clip shortens what a client sent for a message.

@@ -9,6 +9,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -18,6 +19,8 @@ var (
 	ErrOffsetOutOfRange = errors.New("offset out of range")
 	// ErrInvalidBatch says that bytes to be appended are not whole, sound record batches of format v2.
 	ErrInvalidBatch = errors.New("invalid record batch")
+	// ErrInvalidRecord says that a batch is sound, but has a record that the topic does not take; a RecordError says which.
+	ErrInvalidRecord = errors.New("invalid record")
 	// ErrBatchTooLarge says that a batch is larger than Config.MaxBatchBytes.
 	ErrBatchTooLarge = errors.New("record batch too large")
 	// ErrDamaged says that stored bytes fail their checksum; the message names file and offset. They are never served.
@@ -33,6 +36,22 @@ var (
 	// ErrClosed says that the log or engine is closed or its partition was deleted.
 	ErrClosed = errors.New("log is closed")
 )
+
+// RecordError is an ErrInvalidRecord that names the records which the topic does not take, and so all of the append was refused.
+type RecordError struct {
+	// Records are the numbers of the records in their batch, from 0, ascending. Of many they are the first 100.
+	Records []int32
+	// Reason says why they are not taken, and what to do.
+	Reason string
+}
+
+// Error gives the first record and the reason.
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("%v: record %d %s", ErrInvalidRecord, e.Records[0], e.Reason)
+}
+
+// Unwrap is ErrInvalidRecord.
+func (e *RecordError) Unwrap() error { return ErrInvalidRecord }
 
 // Partition is a partition of a topic.
 type Partition struct {
@@ -54,6 +73,14 @@ type Config struct {
 	TombstoneRetention time.Duration
 	// Flush says when a batch counts as stored.
 	Flush Flush
+	// SegmentBytes is the size at which a new segment is started, of an engine that has segments: what retention removes and compaction compacts. One above
+	// the engine's own limit counts as that. Zero: the engine's default.
+	SegmentBytes int64
+	// SegmentTime is the age at which a new segment is started, however small the old one is: on the next append, or by the engine's check of
+	// retention and compaction. Zero: age alone starts none.
+	SegmentTime time.Duration
+	// LogAppendTime says that a record's timestamp is the time at which the log appended it, and not the one that its producer set.
+	LogAppendTime bool
 }
 
 // Flush says when a batch counts as stored: readers see it, and an Append that waits for Synced returns.
@@ -95,10 +122,15 @@ type Engine interface {
 type Log interface {
 	// Append appends one or more whole batches in one piece and returns the offset of its first record. It sets the base offset and the leader epoch in
 	// batches, which belongs to Append until it returns, and checks every length and CRC-32C before it writes anything. A batch that an idempotent producer
-	// sends again is not appended again: its first offset is returned.
+	// sends again is not appended again: its first offset is returned. With Config.LogAppendTime it also sets bit 3 of a batch's attributes and, for the time
+	// at which it was appended, the max timestamp: in a batch that was sent again those of the one that is in the log, whatever the Config is now.
 	Append(ctx context.Context, batches []byte, d Durability) (base int64, err error)
+	// AppendThen is Append for whoever does not wait: it calls done once, perhaps before it returns, with what Append would return. batches belongs to
+	// the log until then. Appends that are begun one after the other are done in that order in the log. done must not block.
+	AppendThen(batches []byte, d Durability, done func(base int64, err error))
 	// Read returns whole batches from the one that holds offset on, up to the high watermark. It returns at most maxBytes, but at least one
-	// batch where there is one, and none at the high watermark. The caller closes them. The first batch may start below offset.
+	// batch where there is one, and none at the high watermark. The caller closes them. The first batch may start below offset, and, where
+	// compaction has removed the record at offset, above it.
 	Read(ctx context.Context, offset int64, maxBytes int) (Batches, error)
 	// OffsetForTime returns the first record whose timestamp is ts (milliseconds since 1970) or later, with its timestamp; ok is false
 	// where there is none.

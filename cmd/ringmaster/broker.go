@@ -21,6 +21,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/metadata/file"
 	"github.com/ringmaster-dev/ringmaster/broker/server"
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
 )
 
@@ -44,6 +45,7 @@ type brokerFlags struct {
 	nodeID            int32
 	healthListen      string
 	metricsListen     string
+	limits            limitFlags
 	logLevel          *enum
 	logFormat         *enum
 	kubernetes        kubernetesFlags
@@ -83,6 +85,7 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 	flags.Int32Var(&f.nodeID, "node-id", 1, "the broker's Kafka node id, at least 1 (with --metadata kubernetes: default from --pod-name)")
 	flags.StringVar(&f.healthListen, "health-listen", "", "the `HOST:PORT` to serve /healthz and /readyz on (default: none)")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "", "the `HOST:PORT` to serve /metrics on (default: none)")
+	f.limits.add(cmd)
 	addEnum(cmd, f.logLevel, "log-level", "", "the least level that is logged")
 	addEnum(cmd, f.logFormat, "log-format", "", "how log lines are written, to standard error")
 	f.kubernetes.add(cmd)
@@ -114,6 +117,9 @@ func (f *brokerFlags) check(cmd *cobra.Command) error {
 		return usagef("--node-id must be at least 1, not %d", f.nodeID)
 	}
 	if err := partitionsInRange("default-partitions", f.defaultPartitions); err != nil {
+		return err
+	}
+	if err := f.limits.check(); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -191,7 +197,7 @@ func (f *brokerFlags) serve(ctx context.Context, log *slog.Logger, ln net.Listen
 	if err != nil {
 		return err
 	}
-	srv, err := server.New(server.Config{NodeID: f.nodeID, Metadata: md, Engine: engine, Logger: log, Listener: ln})
+	srv, err := server.New(f.config(md, engine, log, ln))
 	if err != nil {
 		return fmt.Errorf("start the broker: %w", err)
 	}
@@ -212,6 +218,20 @@ func (f *brokerFlags) serve(ctx context.Context, log *slog.Logger, ln net.Listen
 	}
 	log.Info("ringmaster broker stopped")
 	return nil
+}
+
+// config is what the server is told.
+func (f *brokerFlags) config(md server.Metadata, engine storage.Engine, log *slog.Logger, ln net.Listener) server.Config {
+	logDir := filepath.Join(f.dataDir, logsDir)
+	if abs, err := filepath.Abs(logDir); err == nil {
+		logDir = abs
+	}
+	return server.Config{
+		NodeID: f.nodeID, Metadata: md, Engine: engine, Logger: log, Listener: ln,
+		LogDir: logDir, Volume: func() (total, usable int64, err error) { return volumeBytes(logDir) },
+		MaxRequestBytes: clampInt32(int64(f.limits.requestBytes)), MaxConnections: f.limits.connections, MaxConnectionsPerIP: f.limits.connectionsPerIP,
+		IdleTimeout: f.limits.idleTimeout,
+	}
 }
 
 // dataDirInterval is how often the data directory is looked for.

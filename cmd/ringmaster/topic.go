@@ -20,13 +20,14 @@ const maxPartitions = 10000
 func newTopicCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "topic",
-		Short: "Create, list, describe, grow and delete topics",
-		Long: `Create, list, describe, grow and delete topics, through any broker. In Kubernetes a topic is a Topic resource: what is
+		Short: "Create, list, describe, change and delete topics",
+		Long: `Create, list, describe, change and delete topics, through any broker. In Kubernetes a topic is a Topic resource: what is
 created here becomes one, and kubectl sees it.`,
 		Example: "  ringmaster topic create orders --partitions 12\n  ringmaster topic list",
 	}
 	parent(cmd)
-	cmd.AddCommand(newTopicCreateCommand(), newTopicListCommand(), newTopicDescribeCommand(), newTopicAddPartitionsCommand(), newTopicDeleteCommand())
+	cmd.AddCommand(newTopicCreateCommand(), newTopicListCommand(), newTopicDescribeCommand(), newTopicAlterCommand(), newTopicAddPartitionsCommand(),
+		newTopicDeleteRecordsCommand(), newTopicDeleteCommand())
 	return cmd
 }
 
@@ -172,25 +173,6 @@ func (c *client) describeTopic(ctx context.Context, name string) (topicDetailJSO
 		})
 	}
 	return d, nil
-}
-
-// topicConfig returns a topic's configuration.
-func (c *client) topicConfig(ctx context.Context, name string) (map[string]string, error) {
-	what := "read the configuration of topic " + name
-	configs, err := c.adm.DescribeTopicConfigs(ctx, name)
-	if err != nil {
-		return nil, c.explain(what, err, "")
-	}
-	config := map[string]string{}
-	for _, rc := range configs {
-		if rc.Err != nil {
-			return nil, c.explain(what, rc.Err, rc.ErrMessage)
-		}
-		for _, kv := range rc.Configs {
-			config[kv.Key] = kv.MaybeValue()
-		}
-	}
-	return config, nil
 }
 
 func (d *topicDetailJSON) print(cmd *cobra.Command) error {

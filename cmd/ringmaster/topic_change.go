@@ -6,9 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -17,9 +14,8 @@ import (
 
 // topicCreateFlags are the flags of "topic create".
 type topicCreateFlags struct {
+	topicConfigFlags
 	partitions  int
-	retention   string
-	config      []string
 	ifNotExists bool
 }
 
@@ -29,7 +25,7 @@ func newTopicCreateCommand() *cobra.Command {
 		Short: "Create a topic",
 		Long: `Create a topic. The name may have letters, digits, '.', '_' and '-', at most 249 of them.
 
-Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup.policy, max.message.bytes.`,
+Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup.policy, max.message.bytes, delete.retention.ms, flush.messages.`,
 		Example: `  ringmaster topic create orders --partitions 12
   ringmaster topic create audit --partitions 3 --retention 720h --config max.message.bytes=2097152
   ringmaster topic create state --config cleanup.policy=compact --if-not-exists`,
@@ -38,10 +34,9 @@ Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup
 	}
 	flags, output, f := addClientFlags(cmd), addOutput(cmd), &topicCreateFlags{}
 	cmd.Flags().IntVar(&f.partitions, "partitions", 0, "how many partitions, from 1 to 10000 (default: what the brokers are set to)")
-	cmd.Flags().StringVar(&f.retention, "retention", "", "how long records are kept at least, a `DURATION` such as 168h, or -1 for ever (default: what the brokers are set to)")
-	cmd.Flags().StringArrayVar(&f.config, "config", nil, "a configuration entry, `KEY=VALUE`; may be given several times")
+	f.add(cmd, "what the brokers are set to")
 	cmd.Flags().BoolVar(&f.ifNotExists, "if-not-exists", false, "succeed where the topic exists already, and leave it as it is")
-	noFiles(cmd, "partitions", "retention", "config")
+	noFiles(cmd, "partitions")
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		partitions := int32(-1)
 		if cmd.Flags().Changed("partitions") {
@@ -81,44 +76,6 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// entries are the configuration entries that the flags ask for.
-func (f *topicCreateFlags) entries() (map[string]*string, error) {
-	config := map[string]*string{}
-	for _, kv := range f.config {
-		k, v, ok := strings.Cut(kv, "=")
-		if !ok || k == "" {
-			return nil, usagef("--config %q is not KEY=VALUE, such as retention.ms=3600000", kv)
-		}
-		if _, twice := config[k]; twice {
-			return nil, usagef("--config gives %s twice", k)
-		}
-		config[k] = &v
-	}
-	if f.retention == "" {
-		return config, nil
-	}
-	if config["retention.ms"] != nil {
-		return nil, usagef("give --retention or --config retention.ms, not both")
-	}
-	ms, err := retentionMs(f.retention)
-	if err != nil {
-		return nil, err
-	}
-	config["retention.ms"] = &ms
-	return config, nil
-}
-
-func retentionMs(s string) (string, error) {
-	if s == "-1" {
-		return s, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < time.Second {
-		return "", usagef("--retention must be a duration of at least 1s, such as 168h, or -1 to keep records for ever, not %q", s)
-	}
-	return strconv.FormatInt(d.Milliseconds(), 10), nil
 }
 
 func (c *client) createTopic(ctx context.Context, name string, partitions int32, config map[string]*string, mayExist bool) (t topicJSON, created bool, err error) {

@@ -72,6 +72,41 @@ func TestTopicLifecycle(t *testing.T) {
 	}
 }
 
+func TestATopicIsChangedAndItsRecordsDeleted(t *testing.T) {
+	b := startBroker(t, t.TempDir())
+	must(t, "", at(b.addr, "topic", "create", "orders", "--partitions", "2", "--flush", "Os", "--tombstone-retention", "1h", "--retention", "-1")...)
+	config := func() map[string]string {
+		t.Helper()
+		return decoded[topicDetailJSON](t, must(t, "", at(b.addr, "topic", "describe", "orders", "-o", "json")...)).Config
+	}
+	want := map[string]string{
+		"cleanup.policy": "delete", "delete.retention.ms": "3600000", "flush.messages": "9223372036854775807", "max.message.bytes": "1048588",
+		"retention.bytes": "-1", "retention.ms": "-1",
+	}
+	if diff := cmp.Diff(want, config()); diff != "" {
+		t.Errorf("the configuration of a new topic (-want +got):\n%s", diff)
+	}
+	if got := must(t, "", at(b.addr, "topic", "alter", "orders", "--flush", "Sync", "--retention", "2h", "--reset", "delete.retention.ms")...); got != "changed topic orders\n" {
+		t.Errorf("alter printed %q", got)
+	}
+	want["flush.messages"], want["retention.ms"], want["delete.retention.ms"] = "1", "7200000", "86400000"
+	if diff := cmp.Diff(want, config()); diff != "" {
+		t.Errorf("the changed configuration (-want +got):\n%s", diff)
+	}
+
+	must(t, "a\nb\nc\n", at(b.addr, "produce", "orders", "--partition", "1")...)
+	got := decoded[trimmedJSON](t, must(t, "", at(b.addr, "topic", "delete-records", "orders", "--before", "1:2, 0:0", "-o", "json")...))
+	if diff := cmp.Diff(trimmedJSON{Topic: "orders", Partitions: []trimmedPartitionJSON{{0, 0}, {1, 2}}}, got); diff != "" {
+		t.Errorf("delete-records (-want +got):\n%s", diff)
+	}
+	if got := must(t, "", at(b.addr, "topic", "delete-records", "orders", "--before", "end")...); got != "PARTITION   START\n0           0\n1           3\n" {
+		t.Errorf("delete-records printed\n%s", got)
+	}
+	if got := must(t, "", at(b.addr, "consume", "orders", "--from-beginning", "--idle-timeout", "1s")...); got != "" {
+		t.Errorf("records that are deleted are read: %q", got)
+	}
+}
+
 func TestTopicCommandsThatTheBrokerRefuses(t *testing.T) {
 	b := startBroker(t, t.TempDir(), "--auto-create-topics=false")
 	must(t, "", at(b.addr, "topic", "create", "orders", "--partitions", "2")...)
@@ -89,12 +124,19 @@ func TestTopicCommandsThatTheBrokerRefuses(t *testing.T) {
 		"deleting an unknown topic":   {[]string{"topic", "delete", "nope"}, noTopic},
 		"shrinking a topic": {[]string{"topic", "add-partitions", "orders", "--to", "1"},
 			"ringmaster: topic \"orders\" has 2 partitions already, and partitions may only grow; give --to more than 2\n"},
-		"deleting the brokers' own topic":   {[]string{"topic", "delete", "__consumer_offsets"}, "ringmaster: delete topic __consumer_offsets: "},
-		"producing to an unknown topic":     {[]string{"produce", "nope"}, noTopic},
-		"producing to an unknown partition": {[]string{"produce", "orders", "--partition", "2"}, "ringmaster: topic \"orders\" has no partition 2: it has 2 partitions, from 0\n"},
-		"consuming an unknown topic":        {[]string{"consume", "nope"}, noTopic},
-		"describing an unknown group":       {[]string{"group", "describe", "nope"}, "ringmaster: group \"nope\" does not exist; see `ringmaster group list`\n"},
-		"deleting an unknown group":         {[]string{"group", "delete", "nope"}, "ringmaster: group \"nope\" does not exist; see `ringmaster group list`\n"},
+		"changing an unknown topic":              {[]string{"topic", "alter", "nope", "--flush", "Os"}, noTopic},
+		"changing what is not there":             {[]string{"topic", "alter", "orders", "--reset", "colour"}, "ringmaster: change topic orders: invalid configuration: \"colour\" is not "},
+		"changing the brokers' own topic":        {[]string{"topic", "alter", "__consumer_offsets", "--flush", "Os"}, "ringmaster: change topic __consumer_offsets: topic __consumer_offsets holds "},
+		"deleting records of an unknown topic":   {[]string{"topic", "delete-records", "nope", "--before", "end"}, noTopic},
+		"deleting records of what is not there":  {[]string{"topic", "delete-records", "orders", "--before", "2:0"}, "ringmaster: topic \"orders\" has no partition 2: it has 2 partitions, from 0\n"},
+		"deleting records that are not there":    {[]string{"topic", "delete-records", "orders", "--before", "0:9"}, "ringmaster: delete records of topic orders, partition 0: there is no such offset: "},
+		"deleting records of the brokers' topic": {[]string{"topic", "delete-records", "__consumer_offsets", "--before", "end"}, "ringmaster: delete records of topic __consumer_offsets, partition 0: the topic holds "},
+		"deleting the brokers' own topic":        {[]string{"topic", "delete", "__consumer_offsets"}, "ringmaster: delete topic __consumer_offsets: "},
+		"producing to an unknown topic":          {[]string{"produce", "nope"}, noTopic},
+		"producing to an unknown partition":      {[]string{"produce", "orders", "--partition", "2"}, "ringmaster: topic \"orders\" has no partition 2: it has 2 partitions, from 0\n"},
+		"consuming an unknown topic":             {[]string{"consume", "nope"}, noTopic},
+		"describing an unknown group":            {[]string{"group", "describe", "nope"}, "ringmaster: group \"nope\" does not exist; see `ringmaster group list`\n"},
+		"deleting an unknown group":              {[]string{"group", "delete", "nope"}, "ringmaster: group \"nope\" does not exist; see `ringmaster group list`\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

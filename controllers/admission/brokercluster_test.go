@@ -17,6 +17,7 @@ const (
 	classFixed        = "storage.className cannot be changed once the cluster exists; create another BrokerCluster"
 	portTaken         = "ports 8080 and 8081 serve health and metrics; choose another port"
 	portNameTaken     = "a listener cannot be named health or metrics, as the ports 8080 and 8081 are; choose another name"
+	idleTimeoutRule   = "config.idleTimeout must be a duration from 1s to 24h, such as 10m"
 	offsetsFixed      = "config.offsetsPartitions cannot be changed once the cluster exists: groups would lose their offsets"
 )
 
@@ -48,7 +49,7 @@ var _ = Describe("a BrokerCluster", func() {
 		Entry("volumes in bytes", `{storage: {size: 10737418240}}`),
 		Entry("another port", `{listeners: [{name: internal-1, port: 1024}]}`),
 		Entry("everything", `{replicas: 5, image: "x/y:1", imagePullPolicy: Never, storage: {type: Local, size: 1Ti, className: fast, whenDeleted: Delete},
-			config: {autoCreateTopics: Enabled, defaultPartitions: 10000, offsetsPartitions: 1000}, resources: {requests: {cpu: "1"}},
+			config: {autoCreateTopics: Enabled, defaultPartitions: 10000, offsetsPartitions: 1000, maxConnections: 10, maxConnectionsPerIP: 1, maxRequestBytes: 1048576, idleTimeout: 24h}, resources: {requests: {cpu: "1"}},
 			template: {labels: {a: b}, annotations: {a: b}, nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}],
 			affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}],
 			priorityClassName: high, terminationGracePeriodSeconds: 0, imagePullSecrets: [{name: a}]}}`),
@@ -82,6 +83,14 @@ var _ = Describe("a BrokerCluster", func() {
 		Entry("an unknown way to create topics", `{config: {autoCreateTopics: "true"}}`, `spec.config.autoCreateTopics: Unsupported value: "true": supported values: "Enabled", "Disabled"`),
 		Entry("topics of no partitions", `{config: {defaultPartitions: 0}}`, "spec.config.defaultPartitions in body should be greater than or equal to 1"),
 		Entry("topics of too many partitions", `{config: {defaultPartitions: 10001}}`, "spec.config.defaultPartitions in body should be less than or equal to 10000"),
+		Entry("room for few connections", `{config: {maxConnections: 9}}`, "spec.config.maxConnections in body should be greater than or equal to 10"),
+		Entry("room for too many connections", `{config: {maxConnections: 1000001}}`, "spec.config.maxConnections in body should be less than or equal to 1000000"),
+		Entry("no connection from an address", `{config: {maxConnectionsPerIP: -1}}`, "spec.config.maxConnectionsPerIP in body should be greater than or equal to 1"),
+		Entry("requests that are too small", `{config: {maxRequestBytes: 1048575}}`, "spec.config.maxRequestBytes in body should be greater than or equal to 1048576"),
+		Entry("requests that are too large", `{config: {maxRequestBytes: 1073741825}}`, "spec.config.maxRequestBytes in body should be less than or equal to 1073741824"),
+		Entry("connections that are silent for too short", `{config: {idleTimeout: 999ms}}`, idleTimeoutRule),
+		Entry("connections that are silent for too long", `{config: {idleTimeout: 25h}}`, idleTimeoutRule),
+		Entry("connections that are silent for days", `{config: {idleTimeout: 1d}}`, idleTimeoutRule),
 		Entry("offsets in no partitions", `{config: {offsetsPartitions: 0}}`, "spec.config.offsetsPartitions in body should be greater than or equal to 1"),
 		Entry("offsets in too many partitions", `{config: {offsetsPartitions: 1001}}`, "spec.config.offsetsPartitions in body should be less than or equal to 1000"),
 		Entry("pods that take too long to stop", `{template: {terminationGracePeriodSeconds: 3601}}`, "spec.template.terminationGracePeriodSeconds in body should be less than or equal to 3600"),

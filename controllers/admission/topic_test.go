@@ -17,6 +17,7 @@ const (
 	partitionsGrow  = "partitions may only grow: removing a partition would delete its records; create another Topic with fewer partitions"
 	retentionRule   = "retention.time must be a duration of at least 1s, such as 168h or 90m, or -1 to keep records for ever"
 	retentionBytes  = "retention.bytes must be -1 (no limit) or at least 1048576"
+	tombstonesRule  = "retention.tombstones must be a duration, such as 24h or 90m"
 	offsetsConstant = "the number of partitions of __consumer_offsets cannot be changed: groups would lose their offsets"
 )
 
@@ -28,7 +29,7 @@ var _ = Describe("a Topic", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(obj.Object["spec"]).To(Equal(map[string]any{
 			"partitions": int64(1), "partitioner": "KeyHash", "cleanupPolicy": "Delete", "deletionPolicy": "Retain",
-			"maxMessageBytes": int64(1048588), "retention": map[string]any{"time": "168h", "bytes": int64(-1)},
+			"maxMessageBytes": int64(1048588), "retention": map[string]any{"time": "168h", "bytes": int64(-1), "tombstones": "24h"}, "flush": "Sync",
 		}))
 	})
 
@@ -48,7 +49,11 @@ var _ = Describe("a Topic", func() {
 		Entry("a duration of several units", `{retention: {time: 1h30m0.5s}}`),
 		Entry("a limit in bytes", `{retention: {bytes: 1048576}}`),
 		Entry("compaction", `{cleanupPolicy: CompactDelete}`),
-		Entry("everything", `{clusterRef: web, topicName: orders, partitions: 12, partitioner: Sticky, retention: {time: 90m, bytes: 1073741824}, cleanupPolicy: Compact, maxMessageBytes: 1024, deletionPolicy: Delete}`),
+		Entry("tombstones that may go at once", `{retention: {tombstones: 0s}}`),
+		Entry("tombstones for as long as can be counted", `{retention: {tombstones: 9223372036854ms}}`),
+		Entry("a flush of each batch", `{flush: Sync}`),
+		Entry("a flush by the operating system", `{flush: Os}`),
+		Entry("everything", `{clusterRef: web, topicName: orders, partitions: 12, partitioner: Sticky, retention: {time: 90m, bytes: 1073741824, tombstones: 1h30m}, flush: Os, cleanupPolicy: Compact, maxMessageBytes: 1024, deletionPolicy: Delete}`),
 	)
 
 	DescribeTable("is refused with", a.refuses(),
@@ -75,6 +80,12 @@ var _ = Describe("a Topic", func() {
 		Entry("an empty duration", `{retention: {time: ""}}`, retentionRule),
 		Entry("a duration without a unit", `{retention: {time: "100"}}`, retentionRule),
 		Entry("a duration beyond what can be counted", `{retention: {time: 9999999999h}}`, "retention.time"),
+		Entry("tombstones for days", `{retention: {tombstones: 7d}}`, tombstonesRule),
+		Entry("tombstones for ever", `{retention: {tombstones: "-1"}}`, tombstonesRule),
+		Entry("tombstones for a time without a unit", `{retention: {tombstones: "100"}}`, tombstonesRule),
+		Entry("tombstones for no time that is given", `{retention: {tombstones: ""}}`, tombstonesRule),
+		Entry("tombstones beyond what can be counted", `{retention: {tombstones: 9999999999h}}`, "retention.tombstones"),
+		Entry("an unknown flush", `{flush: Never}`, `spec.flush: Unsupported value: "Never": supported values: "Sync", "Os"`),
 		Entry("no bytes", `{retention: {bytes: 0}}`, retentionBytes),
 		Entry("too few bytes", `{retention: {bytes: 1048575}}`, retentionBytes),
 		Entry("messages that are too small", `{maxMessageBytes: 1023}`, "spec.maxMessageBytes in body should be greater than or equal to 1024"),
@@ -85,7 +96,7 @@ var _ = Describe("a Topic", func() {
 	DescribeTable("may change", a.acceptsChange(),
 		Entry("to more partitions", `{partitions: 4}`, `{partitions: 5}`),
 		Entry("nothing", `{topicName: orders, clusterRef: web}`, `{topicName: orders, clusterRef: web}`),
-		Entry("what is not fixed", `{}`, `{partitioner: RoundRobin, retention: {time: 1h}, cleanupPolicy: Compact, maxMessageBytes: 2048, deletionPolicy: Delete}`),
+		Entry("what is not fixed", `{}`, `{partitioner: RoundRobin, retention: {time: 1h, tombstones: 1h}, flush: Os, cleanupPolicy: Compact, maxMessageBytes: 2048, deletionPolicy: Delete}`),
 		Entry("__consumer_offsets in other ways", `{topicName: __consumer_offsets, partitions: 16}`, `{topicName: __consumer_offsets, partitions: 16, maxMessageBytes: 2048}`),
 	)
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -45,7 +46,9 @@ func full() *v1alpha1.BrokerCluster {
 	c.Spec.Storage.ClassName = &class
 	c.Spec.Storage.WhenDeleted = v1alpha1.DeletionDelete
 	c.Spec.Listeners = []v1alpha1.Listener{{Name: "internal", Port: 19092}}
-	c.Spec.Config.OffsetsPartitions = 4
+	c.Spec.Config = v1alpha1.BrokerConfig{
+		OffsetsPartitions: 4, MaxConnections: 500, MaxConnectionsPerIP: 50, MaxRequestBytes: 2 << 20, IdleTimeout: &metav1.Duration{Duration: 90 * time.Second},
+	}
 	c.Spec.Resources = &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")},

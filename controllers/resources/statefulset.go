@@ -3,7 +3,6 @@
 package resources
 
 import (
-	"fmt"
 	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -170,17 +169,7 @@ func container(c *v1alpha1.BrokerCluster, image string) corev1.Container {
 		Name:            BrokerContainer,
 		Image:           image,
 		ImagePullPolicy: policy,
-		Args: []string{
-			"broker",
-			"--data-dir=" + dataDir,
-			fmt.Sprintf("--listen=0.0.0.0:%d", l.Port),
-			"--metadata=kubernetes",
-			"--cluster=" + c.Name,
-			"--namespace=" + c.Namespace,
-			"--pod-name=$(POD_NAME)",
-			fmt.Sprintf("--health-listen=:%d", HealthPort),
-			fmt.Sprintf("--metrics-listen=:%d", MetricsPort),
-		},
+		Args:            brokerArgs(c, l.Port),
 		Env: []corev1.EnvVar{{
 			Name:      "POD_NAME",
 			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}},

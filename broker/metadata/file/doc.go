@@ -18,7 +18,9 @@
 //	        "retention.ms": 604800000,
 //	        "retention.bytes": -1,
 //	        "cleanup.policy": "delete",
-//	        "max.message.bytes": 1048588
+//	        "max.message.bytes": 1048588,
+//	        "delete.retention.ms": 86400000,
+//	        "flush.messages": 1
 //	      }
 //	    }
 //	  ],

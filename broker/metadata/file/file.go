@@ -164,6 +164,23 @@ func (m *Metadata) CreatePartitions(ctx context.Context, name string, count int3
 	})
 }
 
+// AlterTopicConfig changes a topic's configuration. It is on disk and in the snapshot when AlterTopicConfig returns nil. The errors are metadata's,
+// and those of change.
+func (m *Metadata) AlterTopicConfig(ctx context.Context, name string, change metadata.ConfigChange) error {
+	return m.change(ctx, func(next *state) error {
+		i, err := next.changeable(name)
+		if err != nil {
+			return err
+		}
+		config, err := change(next.topics[i].config)
+		if err != nil {
+			return err
+		}
+		next.topics[i].config = config
+		return checkConfig(name, config)
+	})
+}
+
 // DeleteTopic deletes a topic. It is listed in Snapshot.Purge, also after a restart, until Purged says that its records are gone. The errors are
 // metadata's.
 func (m *Metadata) DeleteTopic(ctx context.Context, name string) error {

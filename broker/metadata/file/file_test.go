@@ -68,7 +68,7 @@ func TestFirstStartMakesTheClusterAndTheOffsetsTopic(t *testing.T) {
 func TestTopicsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	m := mustOpen(t, dir, Options{DefaultPartitions: 3})
-	config := metadata.TopicConfig{RetentionTime: time.Hour, RetentionBytes: 1 << 20, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048}
+	config := metadata.TopicConfig{RetentionTime: time.Hour, RetentionBytes: 1 << 20, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048, TombstoneRetention: time.Minute, FlushOS: true}
 	if err := m.CreateTopic(t.Context(), metadata.NewTopic{Name: "orders", Partitions: 12, Config: config}); err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,76 @@ func TestTopicsSurviveARestart(t *testing.T) {
 	}
 }
 
+func TestAConfigurationIsChanged(t *testing.T) {
+	dir := t.TempDir()
+	m := mustOpen(t, dir, Options{})
+	mustCreate(t, m, "orders", 1)
+	changed := m.Changed()
+	first := m.Snapshot()
+	err := m.AlterTopicConfig(t.Context(), "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+		if c != metadata.DefaultTopicConfig {
+			t.Errorf("the change is given %+v", c)
+		}
+		c.RetentionTime, c.FlushOS, c.TombstoneRetention = time.Minute, true, 0
+		return c, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := metadata.DefaultTopicConfig
+	want.RetentionTime, want.FlushOS, want.TombstoneRetention = time.Minute, true, 0
+	if got := m.Snapshot().Topics["orders"].Config; got != want {
+		t.Errorf("config = %+v, want %+v", got, want)
+	}
+	if got := first.Topics["orders"].Config; got != metadata.DefaultTopicConfig {
+		t.Errorf("the snapshot before has changed: %+v", got)
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told of the change")
+	}
+	if diff := cmp.Diff(m.Snapshot(), mustOpen(t, dir, Options{}).Snapshot()); diff != "" {
+		t.Errorf("after a restart (-before +after):\n%s", diff)
+	}
+}
+
+func TestChangesOfOneConfigurationAreAllKept(t *testing.T) {
+	m := mustOpen(t, t.TempDir(), Options{})
+	mustCreate(t, m, "orders", 1)
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			err := m.AlterTopicConfig(t.Context(), "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+				c.MaxMessageBytes++
+				return c, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if got, want := m.Snapshot().Topics["orders"].Config.MaxMessageBytes, metadata.DefaultTopicConfig.MaxMessageBytes+20; got != want {
+		t.Errorf("20 changes of one left %d, want %d", got, want)
+	}
+}
+
+func TestAFileOfABrokerThatKnewLessIsRead(t *testing.T) {
+	dir := t.TempDir()
+	raw := `{"version":1,"clusterID":"x","topics":[{"name":"a","id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":1,"config":` +
+		`{"retention.ms":1000,"retention.bytes":-1,"cleanup.policy":"delete","max.message.bytes":2000}}]}`
+	if err := os.WriteFile(filepath.Join(dir, FileName), []byte(raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := metadata.TopicConfig{
+		RetentionTime: time.Second, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 2000, TombstoneRetention: 24 * time.Hour,
+	}
+	if got := mustOpen(t, dir, Options{}).Snapshot().Topics["a"].Config; got != want {
+		t.Errorf("config = %+v, want %+v", got, want)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	create := func(name string, partitions int32, c metadata.TopicConfig) func(context.Context, *Metadata) error {
 		return func(ctx context.Context, m *Metadata) error {
@@ -102,28 +172,41 @@ func TestRefusals(t *testing.T) {
 		f(&c)
 		return create("configured", 1, c)
 	}
+	alter := func(name string, f func(*metadata.TopicConfig) error) func(context.Context, *Metadata) error {
+		return func(ctx context.Context, m *Metadata) error {
+			return m.AlterTopicConfig(ctx, name, func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+				err := f(&c)
+				return c, err
+			})
+		}
+	}
 	tests := map[string]struct {
 		do   func(context.Context, *Metadata) error
 		want error
 	}{
-		"a topic that exists":               {create("orders", 1, metadata.TopicConfig{}), metadata.ErrTopicExists},
-		"an empty name":                     {create("", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name with a slash":               {create("a/b", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name that is a dot":              {create(".", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name that is two dots":           {create("..", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name of 250 characters":          {create(strings.Repeat("x", 250), 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name that ends in a newline":     {create("orders\n", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"a name that is not ASCII":          {create("ordérs", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
-		"no partitions":                     {create("none", 0, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
-		"minus two partitions":              {create("none", -2, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
-		"10001 partitions":                  {create("many", 10001, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
-		"an unknown cleanup policy":         {configured(func(c *metadata.TopicConfig) { c.CleanupPolicy = "burn" }), metadata.ErrInvalidConfig},
-		"a message size of a byte":          {configured(func(c *metadata.TopicConfig) { c.MaxMessageBytes = 1 }), metadata.ErrInvalidConfig},
-		"a retention of minus two bytes":    {configured(func(c *metadata.TopicConfig) { c.RetentionBytes = -2 }), metadata.ErrInvalidConfig},
-		"fewer partitions":                  {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 3) }, metadata.ErrInvalidPartitions},
-		"as many partitions as before":      {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 4) }, metadata.ErrInvalidPartitions},
-		"growing beyond 10000 partitions":   {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 10001) }, metadata.ErrInvalidPartitions},
-		"growing a topic that is not there": {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "none", 2) }, metadata.ErrUnknownTopic},
+		"a change of an unknown topic":          {alter("none", func(*metadata.TopicConfig) error { return nil }), metadata.ErrUnknownTopic},
+		"a change of the brokers' own":          {alter(v1alpha1.TopicConsumerOffsets, func(*metadata.TopicConfig) error { return nil }), metadata.ErrDenied},
+		"a change to what is illegal":           {alter("orders", func(c *metadata.TopicConfig) error { c.CleanupPolicy = "burn"; return nil }), metadata.ErrInvalidConfig},
+		"a change that thinks better of it":     {alter("orders", func(*metadata.TopicConfig) error { return context.Canceled }), context.Canceled},
+		"tombstones kept for less than no time": {configured(func(c *metadata.TopicConfig) { c.TombstoneRetention = -1 }), metadata.ErrInvalidConfig},
+		"a topic that exists":                   {create("orders", 1, metadata.TopicConfig{}), metadata.ErrTopicExists},
+		"an empty name":                         {create("", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name with a slash":                   {create("a/b", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name that is a dot":                  {create(".", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name that is two dots":               {create("..", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name of 250 characters":              {create(strings.Repeat("x", 250), 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name that ends in a newline":         {create("orders\n", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"a name that is not ASCII":              {create("ordérs", 1, metadata.TopicConfig{}), metadata.ErrInvalidTopic},
+		"no partitions":                         {create("none", 0, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
+		"minus two partitions":                  {create("none", -2, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
+		"10001 partitions":                      {create("many", 10001, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
+		"an unknown cleanup policy":             {configured(func(c *metadata.TopicConfig) { c.CleanupPolicy = "burn" }), metadata.ErrInvalidConfig},
+		"a message size of a byte":              {configured(func(c *metadata.TopicConfig) { c.MaxMessageBytes = 1 }), metadata.ErrInvalidConfig},
+		"a retention of minus two bytes":        {configured(func(c *metadata.TopicConfig) { c.RetentionBytes = -2 }), metadata.ErrInvalidConfig},
+		"fewer partitions":                      {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 3) }, metadata.ErrInvalidPartitions},
+		"as many partitions as before":          {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 4) }, metadata.ErrInvalidPartitions},
+		"growing beyond 10000 partitions":       {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 10001) }, metadata.ErrInvalidPartitions},
+		"growing a topic that is not there":     {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "none", 2) }, metadata.ErrUnknownTopic},
 		"growing an internal topic": {func(ctx context.Context, m *Metadata) error {
 			return m.CreatePartitions(ctx, v1alpha1.TopicConsumerOffsets, 99)
 		}, metadata.ErrDenied},
@@ -303,7 +386,10 @@ func TestADamagedFileIsOneErrorThatNamesIt(t *testing.T) {
 		"an illegal name":           {replace(`"orders"`, `"or/ders"`), "invalid topic name"},
 		"a topic that is there twice": {replace(`"orders"`, `"`+v1alpha1.TopicConsumerOffsets+`"`),
 			"twice"},
-		"a field that nobody knows": {replace(`"partitions": 3`, `"partitions": 3, "colour": "red"`), "colour"},
+		"a flush that nobody knows":        {replace(`"flush.messages": 1`, `"flush.messages": 100`), "flush.messages"},
+		"tombstones kept for minus a time": {replace(`"delete.retention.ms": 86400000`, `"delete.retention.ms": -1`), "delete.retention.ms"},
+		"tombstones kept beyond all time":  {replace(`"delete.retention.ms": 86400000`, `"delete.retention.ms": 9223372036854775807`), "delete.retention.ms"},
+		"a field that nobody knows":        {replace(`"partitions": 3`, `"partitions": 3, "colour": "red"`), "colour"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

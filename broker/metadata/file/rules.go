@@ -50,6 +50,8 @@ func checkConfig(name string, c metadata.TopicConfig) error {
 		return refuse("retention.bytes must be -1 (no limit) or more, not %d", c.RetentionBytes)
 	case c.MaxMessageBytes < minMessage || c.MaxMessageBytes > maxMessage:
 		return refuse("max.message.bytes must be from %d to %d, not %d", minMessage, maxMessage, c.MaxMessageBytes)
+	case c.TombstoneRetention < 0:
+		return refuse("delete.retention.ms must be 0 or more, not %d", c.TombstoneRetention.Milliseconds())
 	}
 	switch c.CleanupPolicy {
 	case "delete", "compact", "compact,delete":

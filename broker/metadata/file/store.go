@@ -91,8 +91,14 @@ type (
 		RetentionBytes  int64  `json:"retention.bytes"`
 		CleanupPolicy   string `json:"cleanup.policy"`
 		MaxMessageBytes int32  `json:"max.message.bytes"`
+		// These are null in files of brokers that did not have them.
+		DeleteRetentionMs *int64 `json:"delete.retention.ms"`
+		FlushMessages     *int64 `json:"flush.messages"`
 	}
 )
+
+// flushNever is Kafka's default of flush.messages: the operating system flushes.
+const flushNever = math.MaxInt64
 
 // store reads and writes the file.
 type store struct {
@@ -186,12 +192,7 @@ func encode(st *state) ([]byte, error) {
 			ID:         encodeID(t.id),
 			Partitions: t.partitions,
 			Internal:   t.internal,
-			Config: configJSON{
-				RetentionMs:     retentionMs(t.config.RetentionTime),
-				RetentionBytes:  t.config.RetentionBytes,
-				CleanupPolicy:   t.config.CleanupPolicy,
-				MaxMessageBytes: t.config.MaxMessageBytes,
-			},
+			Config:     encodeConfig(t.config),
 		})
 	}
 	raw, err := json.MarshalIndent(out, "", "  ")
@@ -252,16 +253,53 @@ func decodeTopic(j topicJSON) (topic, error) {
 	if err != nil {
 		return topic{}, fmt.Errorf("topic %q: %w", j.Name, err)
 	}
-	t := topic{name: j.Name, id: id, partitions: j.Partitions, internal: j.Internal, config: metadata.TopicConfig{
-		RetentionTime:   retentionTime(j.Config.RetentionMs),
-		RetentionBytes:  j.Config.RetentionBytes,
-		CleanupPolicy:   j.Config.CleanupPolicy,
-		MaxMessageBytes: j.Config.MaxMessageBytes,
-	}}
+	config, err := decodeConfig(j.Config)
+	if err != nil {
+		return topic{}, fmt.Errorf("topic %q: %w", j.Name, err)
+	}
+	t := topic{name: j.Name, id: id, partitions: j.Partitions, internal: j.Internal, config: config}
 	if err := errors.Join(checkName(t.name), checkPartitions(t.name, t.partitions), checkConfig(t.name, t.config)); err != nil {
 		return topic{}, err
 	}
 	return t, nil
+}
+
+func encodeConfig(c metadata.TopicConfig) configJSON {
+	tombstones, flush := c.TombstoneRetention.Milliseconds(), int64(1)
+	if c.FlushOS {
+		flush = flushNever
+	}
+	return configJSON{
+		RetentionMs:       retentionMs(c.RetentionTime),
+		RetentionBytes:    c.RetentionBytes,
+		CleanupPolicy:     c.CleanupPolicy,
+		MaxMessageBytes:   c.MaxMessageBytes,
+		DeleteRetentionMs: &tombstones,
+		FlushMessages:     &flush,
+	}
+}
+
+func decodeConfig(j configJSON) (metadata.TopicConfig, error) {
+	c := metadata.TopicConfig{
+		RetentionTime:      retentionTime(j.RetentionMs),
+		RetentionBytes:     j.RetentionBytes,
+		CleanupPolicy:      j.CleanupPolicy,
+		MaxMessageBytes:    j.MaxMessageBytes,
+		TombstoneRetention: metadata.DefaultTopicConfig.TombstoneRetention,
+	}
+	if ms := j.DeleteRetentionMs; ms != nil {
+		if *ms < 0 || *ms > math.MaxInt64/int64(time.Millisecond) {
+			return c, fmt.Errorf("delete.retention.ms %d is out of range", *ms)
+		}
+		c.TombstoneRetention = time.Duration(*ms) * time.Millisecond
+	}
+	if n := j.FlushMessages; n != nil {
+		if *n != 1 && *n != flushNever {
+			return c, fmt.Errorf("flush.messages is %d, neither 1 nor %d", *n, int64(flushNever))
+		}
+		c.FlushOS = *n == flushNever
+	}
+	return c, nil
 }
 
 func encodeID(id metadata.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }

@@ -158,14 +158,14 @@ var _ = Describe("metadata from Kubernetes", func() {
 	It("makes, grows and deletes Topic resources", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		m, _ := w.started(env.Config)
-		config := metadata.TopicConfig{RetentionTime: 90 * time.Minute, RetentionBytes: 1 << 21, CleanupPolicy: "compact", MaxMessageBytes: 4096}
+		config := metadata.TopicConfig{RetentionTime: 90 * time.Minute, RetentionBytes: 1 << 21, CleanupPolicy: "compact", MaxMessageBytes: 4096, FlushOS: true}
 		Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "My_Topic", Partitions: -1, Config: config})).To(Succeed())
 		resource := kubernetes.ResourceName("My_Topic")
 		t := w.get(ctx, resource)
 		Expect(t.OwnerReferences).To(BeEmpty())
 		Expect(t.Spec).To(Equal(v1alpha1.TopicSpec{
 			ClusterRef: "events", TopicName: "My_Topic", Partitions: 4, Partitioner: v1alpha1.PartitionerKeyHash,
-			Retention: v1alpha1.RetentionSpec{Time: "90m", Bytes: 1 << 21}, CleanupPolicy: v1alpha1.CleanupCompact,
+			Retention: v1alpha1.RetentionSpec{Time: "90m", Bytes: 1 << 21, Tombstones: "0h"}, Flush: v1alpha1.FlushOS, CleanupPolicy: v1alpha1.CleanupCompact,
 			MaxMessageBytes: 4096, DeletionPolicy: v1alpha1.DeletionRetain,
 		}))
 		w.place(ctx, resource)
@@ -183,12 +183,91 @@ var _ = Describe("metadata from Kubernetes", func() {
 		Expect(m.DeleteTopic(ctx, "My_Topic")).To(MatchError(metadata.ErrUnknownTopic))
 	})
 
+	It("changes the configuration of a Topic resource, and nothing else of it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		m, _ := w.started(env.Config)
+		t := w.topic(ctx, "orders", v1alpha1.DeletionRetain)
+		Eventually(names(m)).Should(ConsistOf("orders"))
+		want := w.get(ctx, "orders").Spec
+		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+			Expect(c).To(Equal(metadata.DefaultTopicConfig))
+			c.RetentionTime, c.FlushOS = time.Hour, true
+			return c, nil
+		})).To(Succeed())
+		want.Retention.Time, want.Flush = "1h", v1alpha1.FlushOS
+		Expect(w.get(ctx, "orders").Spec).To(Equal(want))
+		Eventually(func() bool { return m.Snapshot().Topics["orders"].Config.FlushOS }).Should(BeTrue())
+
+		By("writing nothing where nothing changes")
+		before := w.get(ctx, "orders").ResourceVersion
+		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) { return c, nil })).To(Succeed())
+		Expect(w.get(ctx, "orders").ResourceVersion).To(Equal(before))
+
+		By("beginning anew where somebody else changes the resource in between")
+		calls := 0
+		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+			if calls++; calls == 1 {
+				Expect(env.Client.Get(ctx, types.NamespacedName{Namespace: w.ns, Name: "orders"}, t)).To(Succeed())
+				t.Spec.MaxMessageBytes = 5000
+				Expect(env.Client.Update(ctx, t)).To(Succeed())
+			}
+			c.MaxMessageBytes++
+			return c, nil
+		})).To(Succeed())
+		Expect(calls).To(Equal(2))
+		Expect(w.get(ctx, "orders").Spec.MaxMessageBytes).To(Equal(int32(5001)))
+
+		By("asking to try again where that goes on and on")
+		err := m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+			Expect(env.Client.Get(ctx, types.NamespacedName{Namespace: w.ns, Name: "orders"}, t)).To(Succeed())
+			t.Spec.Partitions++
+			Expect(env.Client.Update(ctx, t)).To(Succeed())
+			c.MaxMessageBytes++
+			return c, nil
+		})
+		Expect(err).To(MatchError(metadata.ErrUnavailable))
+
+		By("refusing what cannot be")
+		alter := func(topic string, f func(*metadata.TopicConfig)) error {
+			return m.AlterTopicConfig(ctx, topic, func(c metadata.TopicConfig) (metadata.TopicConfig, error) { f(&c); return c, nil })
+		}
+		err = alter("orders", func(c *metadata.TopicConfig) { c.RetentionTime = time.Millisecond })
+		Expect(err).To(MatchError(metadata.ErrDenied))
+		Expect(err).To(MatchError(ContainSubstring("retention.time must be a duration of at least 1s")))
+		Expect(alter("none", func(*metadata.TopicConfig) {})).To(MatchError(metadata.ErrUnknownTopic))
+		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+			return c, metadata.ErrInvalidConfig
+		})).To(BeIdenticalTo(metadata.ErrInvalidConfig))
+	})
+
+	It("does not change what the operator keeps in step", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		m, _ := w.started(env.Config)
+		t := &v1alpha1.Topic{ObjectMeta: metav1.ObjectMeta{
+			Name: "events-consumer-offsets", Namespace: w.ns, Annotations: map[string]string{v1alpha1.AnnotationInternal: "true"},
+		}, Spec: v1alpha1.TopicSpec{TopicName: v1alpha1.TopicConsumerOffsets, Partitions: 1}}
+		Expect(env.Client.Create(ctx, t)).To(Succeed())
+		w.place(ctx, t.Name)
+		Eventually(names(m)).Should(ConsistOf(v1alpha1.TopicConsumerOffsets))
+		Expect(m.AlterTopicConfig(ctx, v1alpha1.TopicConsumerOffsets, func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
+			return c, nil
+		})).To(MatchError(metadata.ErrDenied))
+	})
+
 	It("keeps the API server's reason when that refuses", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		m, _ := w.started(env.Config)
 		err := m.CreateTopic(ctx, metadata.NewTopic{Name: "orders", Partitions: 1, Config: metadata.TopicConfig{MaxMessageBytes: 1, RetentionBytes: -1}})
 		Expect(err).To(MatchError(metadata.ErrDenied))
 		Expect(err).To(MatchError(ContainSubstring("maxMessageBytes")))
+		for name, change := range map[string]func(*metadata.TopicConfig){
+			"no bytes": func(c *metadata.TopicConfig) { c.RetentionBytes = 0 }, "no time": func(c *metadata.TopicConfig) { c.RetentionTime = 0 },
+		} {
+			config := metadata.DefaultTopicConfig
+			change(&config)
+			Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "orders", Partitions: 1, Config: config})).
+				To(MatchError(ContainSubstring("retention.")), "a topic that keeps records for %s", name)
+		}
 		Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "orders", Partitions: 10001})).To(MatchError(metadata.ErrInvalidPartitions))
 	})
 
@@ -231,6 +310,9 @@ var _ = Describe("metadata from Kubernetes", func() {
 		m, _ = w.open(&rest.Config{Host: "https://127.0.0.1:1"})
 		Expect(m.Snapshot()).To(Equal(want))
 		Expect(m.DeleteTopic(ctx, "orders")).To(MatchError(metadata.ErrUnavailable))
-		Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "new", Partitions: 1})).To(MatchError(metadata.ErrUnavailable))
+		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) { return c, nil })).
+			To(MatchError(metadata.ErrUnavailable))
+		Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "new", Partitions: 1, Config: metadata.DefaultTopicConfig})).
+			To(MatchError(metadata.ErrUnavailable))
 	})
 })

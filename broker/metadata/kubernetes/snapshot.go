@@ -108,9 +108,13 @@ func configOf(s v1alpha1.TopicSpec) metadata.TopicConfig {
 	} else if d, err := time.ParseDuration(s.Retention.Time); err == nil {
 		c.RetentionTime = d
 	}
+	if d, err := time.ParseDuration(s.Retention.Tombstones); err == nil {
+		c.TombstoneRetention = d
+	}
 	if p, ok := cleanupPolicies[s.CleanupPolicy]; ok {
 		c.CleanupPolicy = p
 	}
+	c.FlushOS = s.Flush == v1alpha1.FlushOS
 	return c
 }
 

@@ -111,13 +111,54 @@ func TestTopicOf(t *testing.T) {
 		t.Spec.CleanupPolicy = v1alpha1.CleanupCompactDelete
 		t.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 		t.Spec.MaxMessageBytes = 2048
+		t.Spec.Retention.Tombstones = "90s"
+		t.Spec.Flush = v1alpha1.FlushOS
 	}))
 	want := &metadata.Topic{
 		Name: "orders", ID: metadata.TopicID{10, 10, 10, 10, 15: 10}, Leaders: []int32{1, 2, 1}, DeleteData: true,
-		Config: metadata.TopicConfig{RetentionTime: time.Hour, RetentionBytes: -1, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048},
+		Config: metadata.TopicConfig{
+			RetentionTime: time.Hour, RetentionBytes: -1, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048,
+			TombstoneRetention: 90 * time.Second, FlushOS: true,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("topicOf (-want +got):\n%s", diff)
+	}
+}
+
+func TestASpecSaysWhatItsConfigurationSays(t *testing.T) {
+	t.Parallel()
+	changed := func(f func(*metadata.TopicConfig)) metadata.TopicConfig {
+		c := metadata.DefaultTopicConfig
+		f(&c)
+		return c
+	}
+	tests := map[string]struct {
+		config metadata.TopicConfig
+		// wantChanged is what differs from the default's spec.
+		wantChanged map[string]any
+	}{
+		"the default":                   {metadata.DefaultTopicConfig, map[string]any{}},
+		"records kept for ever":         {changed(func(c *metadata.TopicConfig) { c.RetentionTime = -1 }), map[string]any{"retention": map[string]any{"time": "-1"}}},
+		"records that may go at once":   {changed(func(c *metadata.TopicConfig) { c.RetentionTime = 0 }), map[string]any{"retention": map[string]any{"time": "0h"}}},
+		"odd times":                     {changed(func(c *metadata.TopicConfig) { c.RetentionTime = 1500 * time.Millisecond }), map[string]any{"retention": map[string]any{"time": "1500ms"}}},
+		"tombstones kept for a year":    {changed(func(c *metadata.TopicConfig) { c.TombstoneRetention = 8760 * time.Hour }), map[string]any{"retention": map[string]any{"tombstones": "8760h"}}},
+		"tombstones that may go":        {changed(func(c *metadata.TopicConfig) { c.TombstoneRetention = 0 }), map[string]any{"retention": map[string]any{"tombstones": "0h"}}},
+		"a flush by the system, and so": {changed(func(c *metadata.TopicConfig) { c.FlushOS, c.RetentionBytes = true, 1<<20 }), map[string]any{"flush": v1alpha1.FlushOS, "retention": map[string]any{"bytes": int64(1 << 20)}}},
+		"compaction": {changed(func(c *metadata.TopicConfig) { c.CleanupPolicy, c.MaxMessageBytes = "compact,delete", 2048 }),
+			map[string]any{"cleanupPolicy": v1alpha1.CleanupCompactDelete, "maxMessageBytes": int32(2048)}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := configSpec(test.config)
+			if diff := cmp.Diff(test.config, configOf(spec)); diff != "" {
+				t.Errorf("the configuration that the spec says (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.wantChanged, changedFields(configSpec(metadata.DefaultTopicConfig), spec)); diff != "" {
+				t.Errorf("changed fields (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
@@ -36,6 +37,9 @@ func (m *Metadata) CreateTopic(ctx context.Context, n metadata.NewTopic) error {
 	if partitions < 1 || partitions > 10000 {
 		return fmt.Errorf("%w: %d; ask for 1 to 10000", metadata.ErrInvalidPartitions, partitions)
 	}
+	if n.Config.RetentionBytes == 0 { // in a resource that would be left out, and mean the default
+		return fmt.Errorf("%w: retention.bytes must be -1 (no limit) or at least 1048576, not 0", metadata.ErrInvalidConfig)
+	}
 	t := &v1alpha1.Topic{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Topic"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -51,20 +55,29 @@ func (m *Metadata) CreateTopic(ctx context.Context, n metadata.NewTopic) error {
 }
 
 func specOf(cluster string, n metadata.NewTopic, partitions int32) v1alpha1.TopicSpec {
-	spec := v1alpha1.TopicSpec{
-		ClusterRef:      cluster,
-		Partitions:      partitions,
-		MaxMessageBytes: n.Config.MaxMessageBytes,
-		Retention:       v1alpha1.RetentionSpec{Bytes: n.Config.RetentionBytes, Time: "-1"},
-	}
+	spec := configSpec(n.Config)
+	spec.ClusterRef, spec.Partitions = cluster, partitions
 	if ResourceName(n.Name) != n.Name {
 		spec.TopicName = n.Name
 	}
-	if n.Config.RetentionTime > 0 {
-		spec.Retention.Time = formatDuration(n.Config.RetentionTime)
+	return spec
+}
+
+// configSpec is the part of a spec that says what a configuration does.
+func configSpec(c metadata.TopicConfig) v1alpha1.TopicSpec {
+	spec := v1alpha1.TopicSpec{
+		Retention:       v1alpha1.RetentionSpec{Time: "-1", Bytes: c.RetentionBytes, Tombstones: formatDuration(c.TombstoneRetention)},
+		MaxMessageBytes: c.MaxMessageBytes,
+		Flush:           v1alpha1.FlushSync,
+	}
+	if c.RetentionTime >= 0 {
+		spec.Retention.Time = formatDuration(c.RetentionTime)
+	}
+	if c.FlushOS {
+		spec.Flush = v1alpha1.FlushOS
 	}
 	for policy, name := range cleanupPolicies {
-		if name == n.Config.CleanupPolicy {
+		if name == c.CleanupPolicy {
 			spec.CleanupPolicy = policy
 		}
 	}
@@ -120,6 +133,61 @@ func (m *Metadata) CreatePartitions(ctx context.Context, topic string, total int
 	return refusal("add partitions to", topic, m.patch(ctx, resource, map[string]any{"partitions": total}))
 }
 
+// AlterTopicConfig changes the fields of a topic's resource that say what its configuration is, and no others. It reads the resource first and changes
+// it only as it was read: where somebody else changes it in between, it begins anew. A resource that is kept in step with manifests elsewhere is put back
+// by what does that.
+func (m *Metadata) AlterTopicConfig(ctx context.Context, topic string, change metadata.ConfigChange) error {
+	t, resource, err := m.find(topic)
+	if err != nil {
+		return err
+	}
+	if t.Internal {
+		return fmt.Errorf("%w: %s holds the brokers' own records", metadata.ErrDenied, topic)
+	}
+	var unwanted error // what change says
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var now v1alpha1.Topic
+		err := m.client.Get().Namespace(m.opts.Namespace).Resource("topics").Name(resource).Do(ctx).Into(&now)
+		if err != nil {
+			return err
+		}
+		before := configOf(now.Spec)
+		var after metadata.TopicConfig
+		if after, unwanted = change(before); unwanted != nil {
+			return unwanted
+		}
+		fields := changedFields(configSpec(before), configSpec(after))
+		if len(fields) == 0 {
+			return nil
+		}
+		return m.patchAt(ctx, resource, now.ResourceVersion, fields)
+	})
+	if unwanted != nil {
+		return unwanted
+	}
+	return refusal("change", topic, err)
+}
+
+// changedFields returns the fields in which two specs' configurations differ, as the second has them.
+func changedFields(before, after v1alpha1.TopicSpec) map[string]any {
+	fields, retention := map[string]any{}, map[string]any{}
+	set := func(to map[string]any, name string, before, after any) {
+		if before != after {
+			to[name] = after
+		}
+	}
+	set(retention, "time", before.Retention.Time, after.Retention.Time)
+	set(retention, "bytes", before.Retention.Bytes, after.Retention.Bytes)
+	set(retention, "tombstones", before.Retention.Tombstones, after.Retention.Tombstones)
+	set(fields, "cleanupPolicy", before.CleanupPolicy, after.CleanupPolicy)
+	set(fields, "flush", before.Flush, after.Flush)
+	set(fields, "maxMessageBytes", before.MaxMessageBytes, after.MaxMessageBytes)
+	if len(retention) > 0 {
+		fields["retention"] = retention
+	}
+	return fields
+}
+
 // DeleteTopic deletes a topic's resource, and its records with it, since a Kafka client that deletes a topic asks for both.
 func (m *Metadata) DeleteTopic(ctx context.Context, topic string) error {
 	t, resource, err := m.find(topic)
@@ -149,8 +217,18 @@ func (m *Metadata) find(topic string) (*metadata.Topic, string, error) {
 	return t, resource, nil
 }
 
+// patch sets fields of a Topic resource's spec.
 func (m *Metadata) patch(ctx context.Context, resource string, spec map[string]any) error {
-	raw, err := json.Marshal(map[string]any{"spec": spec})
+	return m.patchAt(ctx, resource, "", spec)
+}
+
+// patchAt sets fields of a Topic resource's spec, if the resource still has this version; an empty one is any.
+func (m *Metadata) patchAt(ctx context.Context, resource, version string, spec map[string]any) error {
+	change := map[string]any{"spec": spec}
+	if version != "" {
+		change["metadata"] = map[string]any{"resourceVersion": version}
+	}
+	raw, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}

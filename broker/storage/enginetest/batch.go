@@ -3,8 +3,12 @@
 package enginetest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
+	"sync"
 )
 
 // Positions of a record batch's fields, in bytes. Source: https://kafka.apache.org/documentation/#recordbatch
@@ -22,12 +26,17 @@ const (
 	posFirstSequence   = 53
 	posRecordCount     = 57
 	headerSize         = 61
+	attrGzip           = 1
 	lengthCounts       = 12 // bytes that the length field does not count
 )
 
-// Record is a record of a Batch. It has no key and no headers.
+// Record is a record of a Batch. It has no headers.
 type Record struct {
+	// Key is the record's key; nil: none.
+	Key   []byte
 	Value []byte
+	// Tombstone says that it has no value, as opposed to an empty one.
+	Tombstone bool
 	// Delta is added to the batch's timestamp, in milliseconds.
 	Delta int64
 }
@@ -42,6 +51,8 @@ type Batch struct {
 	Epoch    int16
 	Sequence int32
 	Records  []Record
+	// Gzip says that the records are compressed with gzip, which Attributes then say too.
+	Gzip bool
 }
 
 // Values makes a record of each value, a millisecond after the other.
@@ -64,13 +75,16 @@ func (tb Batch) Encode() []byte {
 		record := []byte{0} // attributes
 		record = binary.AppendVarint(record, r.Delta)
 		record = binary.AppendVarint(record, int64(i))
-		record = binary.AppendVarint(record, -1) // no key
-		record = binary.AppendVarint(record, int64(len(r.Value)))
-		record = append(record, r.Value...)
+		record = appendField(record, r.Key, r.Key == nil)
+		record = appendField(record, r.Value, r.Tombstone)
 		record = binary.AppendVarint(record, 0) // no headers
 		b = binary.AppendVarint(b, int64(len(record)))
 		b = append(b, record...)
 		maxTime = max(maxTime, tb.First+r.Delta)
+	}
+	if tb.Gzip {
+		tb.Attributes |= attrGzip
+		b = compress(b)
 	}
 	producer, epoch, sequence := tb.Producer, tb.Epoch, tb.Sequence
 	if producer == 0 {
@@ -87,6 +101,29 @@ func (tb Batch) Encode() []byte {
 	binary.BigEndian.PutUint32(b[posFirstSequence:], uint32(sequence))
 	binary.BigEndian.PutUint32(b[posRecordCount:], uint32(len(tb.Records)))
 	return FixCRC(b)
+}
+
+func appendField(b, field []byte, none bool) []byte {
+	if none {
+		return binary.AppendVarint(b, -1)
+	}
+	return append(binary.AppendVarint(b, int64(len(field))), field...)
+}
+
+// zippers are kept because each takes a megabyte.
+var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// compress compresses what follows a batch's header.
+func compress(batch []byte) []byte {
+	b := bytes.NewBuffer(bytes.Clone(batch[:headerSize]))
+	w, _ := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(w)
+	w.Reset(b)
+	_, err := w.Write(batch[headerSize:])
+	if err = errors.Join(err, w.Close()); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return b.Bytes()
 }
 
 // FixCRC sets the checksum of a batch that was changed, and returns the batch.

@@ -41,6 +41,10 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		"a closed engine refuses everything":                           closed,
 		"everything is there after a restart":                          restart,
 		"a random life is that of the model":                           randomLife,
+		"compaction leaves the newest record of each key":              compacted,
+		"a tombstone stays for its time, then goes":                    tombstones,
+		"a compacted log takes no record without a key":                keyless,
+		"a random life of a compacted log keeps what it must":          compactedLife,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })

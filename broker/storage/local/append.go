@@ -3,142 +3,123 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-
-	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"time"
 )
 
 const (
 	defaultMaxBatchBytes = 1048588
-	// maxAppendBytes bounds one call of Append, and with it by how much a segment may be larger than its limit.
+	// maxAppendBytes bounds one append, and with it by how much a segment may be larger than its limit.
 	maxAppendBytes = 1 << 30
 )
 
-// Append appends whole batches. See storage.Log and, for what is refused, the package comment.
-func (l *commitLog) Append(ctx context.Context, batches []byte, d storage.Durability) (int64, error) {
-	base, err := l.append(ctx, batches, d)
-	if err != nil {
-		return -1, fmt.Errorf("append to %s: %w", l, err)
-	}
-	return base, nil
+// group is what is written at once: the fresh batches of one or more appends.
+type group struct {
+	plan plan
+	now  time.Time
+	// stamped says that the batches get now for their records' timestamps.
+	stamped bool
+	// taken is how many appends it has seen; of some nothing is to be written.
+	taken int
+	// alone says that no other append may be added.
+	alone bool
+	// parts are the bytes of the fresh batches, and headers their headers.
+	parts   [][]byte
+	headers []*header
+	bytes   int
 }
 
-func (l *commitLog) append(ctx context.Context, batches []byte, d storage.Durability) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
+// add takes an append in: it notes in the append what becomes of it, and which of its batches are to be written.
+func (g *group) add(known producers, p *pending) {
+	g.taken++
+	g.alone = len(p.headers) > 1
+	places := make([]place, 0, 4)
+	for i := range p.headers {
+		if g.stamped {
+			p.headers[i].attributes |= attrLogAppendTime
+			p.headers[i].maxTimestamp = g.now.UnixMilli()
+		}
+		at, err := g.plan.add(known, &p.headers[i], g.now)
+		if err != nil {
+			p.err = err // it is alone where an earlier batch of it has changed the plan, which is then not used
+			return
+		}
+		places = append(places, at)
 	}
-	headers, err := checkBatches(batches, l.maxBatchBytes())
-	if err != nil {
-		return 0, err
+	pos := 0
+	for i := range p.headers {
+		h, at := &p.headers[i], places[i]
+		if at.fresh {
+			h.base = at.base
+			g.parts = append(g.parts, p.batches[pos:pos+h.size])
+			g.headers = append(g.headers, h)
+			g.bytes += h.size
+		} else if at.appended != noTime {
+			setAppendTime(p.batches[pos:pos+h.size], at.appended)
+		}
+		if i == 0 {
+			p.base = at.base
+		}
+		p.next = max(p.next, at.next)
+		pos += h.size
 	}
-	base, next, err := l.write(batches, headers)
-	if err != nil || d != storage.Synced {
-		return base, err
-	}
-	return base, l.wait(ctx, next)
 }
 
-func (l *commitLog) maxBatchBytes() int32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.config.MaxBatchBytes > 0 {
-		return l.config.MaxBatchBytes
-	}
-	return defaultMaxBatchBytes
-}
-
-// write writes the batches that are not duplicates. It returns the offset of the first record, and the one that the high watermark
-// must reach for all of them to be on disk.
-func (l *commitLog) write(batches []byte, headers []header) (base, next int64, err error) {
-	l.wmu.Lock()
-	defer l.wmu.Unlock()
-	if err := l.writable(); err != nil {
-		return 0, 0, err
-	}
-	end, now := l.EndOffset(), l.engine.now()
-	pl, err := l.known.plan(headers, end, now)
-	if err != nil {
-		return 0, 0, err
-	}
-	if pl.bytes == 0 {
-		return pl.base, pl.next, nil
-	}
+// writeGroup writes the group behind the active segment's last batch and sees to its sync. wmu is held.
+func (l *commitLog) writeGroup(g *group) error {
 	if err := l.begin(); err != nil {
-		return 0, 0, fullError(err)
+		return fullError(err)
 	}
-	if err := l.makeRoom(pl.bytes); err != nil {
-		return 0, 0, fullError(err)
+	if err := l.makeRoom(g); err != nil {
+		return fullError(err)
 	}
-	fresh, headers := l.place(batches, headers, &pl, end)
-	if err := l.writeFresh(fresh, headers); err != nil {
-		return 0, 0, err
-	}
-	l.known.commit(&pl)
-	return pl.base, pl.next, nil
-}
-
-// place sets offsets and leader epoch in the fresh batches, and returns them alone.
-func (l *commitLog) place(batches []byte, headers []header, pl *plan, end int64) ([]byte, []header) {
 	l.mu.Lock()
 	epoch := l.epoch
 	l.mu.Unlock()
-	if pl.bytes < len(batches) {
-		batches, headers = dropDuplicates(batches, headers, pl)
-	}
-	at := 0
-	for i := range headers {
-		h := &headers[i]
-		h.base = end
-		setPlace(batches[at:], end, epoch)
-		end = h.next()
-		at += h.size
-	}
-	return batches, headers
-}
-
-func dropDuplicates(batches []byte, headers []header, pl *plan) ([]byte, []header) {
-	bytes, kept := make([]byte, 0, pl.bytes), make([]header, 0, len(headers))
-	at := 0
-	for i, h := range headers {
-		if pl.fresh[i] {
-			bytes = append(bytes, batches[at:at+h.size]...)
-			kept = append(kept, h)
+	for i, part := range g.parts {
+		setPlace(part, g.headers[i].base, epoch)
+		if g.stamped {
+			setAppendTime(part, g.headers[i].maxTimestamp)
 		}
-		at += h.size
 	}
-	return bytes, kept
+	if err := l.writeFresh(g); err != nil {
+		return err
+	}
+	l.known.commit(&g.plan)
+	return nil
 }
 
-// writeFresh writes placed batches behind the active segment's last one and starts a sync.
-func (l *commitLog) writeFresh(batches []byte, headers []header) error {
+func (l *commitLog) writeFresh(g *group) error {
 	seg := l.active()
 	f, err := l.engine.files.acquire(&seg.file)
 	if err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(batches, seg.size); err != nil {
+	if err = f.WriteAllAt(g.parts, seg.size); err != nil {
 		err = l.undo(seg, f, err)
 		l.engine.files.release(&seg.file)
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.engine.now()
-	for i := range headers {
-		seg.add(&headers[i], l.engine.opts.IndexIntervalBytes, now)
+	if seg.size == 0 {
+		l.activeSince = g.now
+	}
+	for _, h := range g.headers {
+		seg.checked.add(seg.size, seg.size+int64(h.size), g.now)
+		seg.add(h, l.engine.opts.IndexIntervalBytes, g.now)
 	}
 	l.end = seg.next
-	l.size += int64(len(batches))
+	l.size += int64(g.bytes)
 	if l.unsynced == nil {
 		l.unsynced, l.syncFile = seg, f
 	} else {
 		l.engine.files.release(&seg.file)
 	}
-	l.startSync()
+	l.written()
 	return nil
 }
 
@@ -155,13 +136,43 @@ func (l *commitLog) undo(seg *segment, f File, cause error) error {
 	return fullError(cause)
 }
 
-// makeRoom starts a new segment where n more bytes would make the active one too large.
-func (l *commitLog) makeRoom(n int) error {
-	seg := l.active()
-	if seg.size == 0 || seg.size+int64(n) <= l.engine.opts.SegmentBytes {
+// makeRoom starts a new segment where the group would make the active one too large, or where that is old.
+func (l *commitLog) makeRoom(g *group) error {
+	l.mu.Lock()
+	size := l.active().size
+	due := size > 0 && (size+int64(g.bytes) > l.segmentBytes() || l.isAged(g.now))
+	l.mu.Unlock()
+	if !due {
 		return nil
 	}
 	return l.roll()
+}
+
+// sealAged seals the active segment where it is old.
+func (l *commitLog) sealAged(now time.Time) error {
+	l.mu.Lock()
+	due := l.active().size > 0 && l.isAged(now)
+	l.mu.Unlock()
+	if !due {
+		return nil
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	return l.roll()
+}
+
+// segmentBytes is the size at which a new segment is started; mu is held.
+func (l *commitLog) segmentBytes() int64 {
+	if l.config.SegmentBytes <= 0 {
+		return l.engine.opts.SegmentBytes
+	}
+	return min(l.config.SegmentBytes, maxSegmentBytes)
+}
+
+// isAged says whether the active segment has the age at which a new one is started; mu is held.
+func (l *commitLog) isAged(now time.Time) bool {
+	return l.config.SegmentTime > 0 && now.Sub(l.activeSince) >= l.config.SegmentTime
 }
 
 // roll seals the active segment and starts a new one. What a recovery relies on is on disk before the new segment exists: all
@@ -170,17 +181,17 @@ func (l *commitLog) roll() error {
 	l.mu.Lock()
 	old, end := l.active().view(), l.end
 	l.mu.Unlock()
-	if err := l.waitSynced(end); err != nil {
+	if err := l.waitSynced(); err != nil {
 		return err
 	}
 	fs := l.engine.fs
-	if err := writeFile(fs, l.segmentPath(old.base, indexExt), encodeIndexFile(old.base, &old.summary, old.index)); err != nil {
+	if err := writeFile(fs, old.indexPath(), encodeIndexFile(old.base, &old.summary, old.index)); err != nil {
 		return err
 	}
-	if err := writeFile(fs, l.path(producersFile), encodeProducers(end, l.known)); err != nil {
+	if err := replaceFile(fs, l.path(producersFile), encodeProducers(end, l.known)); err != nil {
 		return err
 	}
-	next := l.newSegment(end)
+	next := l.newSegment(segmentName{base: end})
 	if err := createEmpty(fs, next.file.path); err != nil {
 		return err
 	}
@@ -192,14 +203,17 @@ func (l *commitLog) roll() error {
 	l.active().sealed = true
 	l.active().index = nil // it is in the index file
 	l.segments = append(slices.Clone(l.segments), next)
+	l.hwPos, l.syncedSize = 0, 0
 	return nil
 }
 
-func (l *commitLog) newSegment(base int64) *segment {
+// newSegment is an empty segment of the name.
+func (l *commitLog) newSegment(n segmentName) *segment {
 	return &segment{
-		base:    base,
-		file:    cachedFile{path: l.segmentPath(base, logExt)},
-		summary: summary{next: base, maxTime: noTime, modified: l.engine.now()},
+		base:    n.base,
+		pass:    n.pass,
+		file:    cachedFile{path: l.path(n.file(logExt))},
+		summary: summary{next: max(n.base, n.next), maxTime: noTime, modified: l.engine.now(), compacted: n.pass > 0},
 	}
 }
 

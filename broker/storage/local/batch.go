@@ -4,7 +4,6 @@ package local
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -49,7 +48,8 @@ type header struct {
 	size           int // of the whole batch, in bytes
 	crc            uint32
 	attributes     int16
-	count          int32 // of records; the last offset delta is one less
+	count          int32 // of records
+	lastDelta      int32 // the last offset less the base offset: count-1, or more where records were compacted away
 	firstTimestamp int64
 	maxTimestamp   int64
 	producerID     int64
@@ -57,8 +57,25 @@ type header struct {
 	firstSequence  int32
 }
 
-// next is the offset after the batch's last record.
-func (h *header) next() int64 { return h.base + int64(h.count) }
+// next is the offset after the batch's last one, whether a record has that or had it.
+func (h *header) next() int64 { return h.base + int64(h.lastDelta) + 1 }
+
+// follows says whether a batch of a segment may come where the offset does: in a compacted segment offsets may be left out, before
+// the batch and in it.
+func (h *header) follows(offset int64, compacted bool) bool {
+	if compacted {
+		return h.base >= offset
+	}
+	return h.base == offset && h.lastDelta == h.count-1
+}
+
+// appendTime is when the log appended the batch, in milliseconds since 1970; noTime where its timestamps are the producer's.
+func (h *header) appendTime() int64 {
+	if h.attributes&attrLogAppendTime == 0 {
+		return noTime
+	}
+	return h.maxTimestamp
+}
 
 // compressed says whether the records are compressed.
 func (h *header) compressed() bool { return h.attributes&attrCompression != 0 }
@@ -76,13 +93,13 @@ func parseHeader(b []byte) (header, error) {
 		crc:            binary.BigEndian.Uint32(b[posCRC:]),
 		attributes:     int16(binary.BigEndian.Uint16(b[posAttributes:])),
 		count:          int32(binary.BigEndian.Uint32(b[posRecordCount:])),
+		lastDelta:      int32(binary.BigEndian.Uint32(b[posLastOffsetDelta:])),
 		firstTimestamp: int64(binary.BigEndian.Uint64(b[posFirstTimestamp:])),
 		maxTimestamp:   int64(binary.BigEndian.Uint64(b[posMaxTimestamp:])),
 		producerID:     int64(binary.BigEndian.Uint64(b[posProducerID:])),
 		producerEpoch:  int16(binary.BigEndian.Uint16(b[posProducerEpoch:])),
 		firstSequence:  int32(binary.BigEndian.Uint32(b[posFirstSequence:])),
 	}
-	delta := int32(binary.BigEndian.Uint32(b[posLastOffsetDelta:]))
 	switch {
 	case length < headerSize-lengthCounts:
 		return h, fmt.Errorf("its length field of %d is less than a header's %d", length, headerSize-lengthCounts)
@@ -92,8 +109,8 @@ func parseHeader(b []byte) (header, error) {
 		return h, fmt.Errorf("its format is v%d, not v2: use a client that speaks Kafka 0.11 or later", int8(b[posMagic]))
 	case h.count <= 0:
 		return h, fmt.Errorf("it counts %d records", h.count)
-	case delta != h.count-1:
-		return h, fmt.Errorf("its last offset delta of %d does not fit its %d records", delta, h.count)
+	case h.lastDelta < h.count-1:
+		return h, fmt.Errorf("its last offset delta of %d does not fit its %d records", h.lastDelta, h.count)
 	}
 	return h, nil
 }
@@ -103,8 +120,8 @@ func crcMatches(batch []byte, h *header) bool {
 	return crc32.Checksum(batch[posAttributes:], castagnoli) == h.crc
 }
 
-// checkBatches splits b into batches and checks every one; maxBytes is the limit of each. The errors wrap storage's.
-func checkBatches(b []byte, maxBytes int32) ([]header, error) {
+// checkBatches splits b into batches and checks every one by the topic's config. The errors wrap storage's.
+func checkBatches(b []byte, c *storage.Config) ([]header, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: there is none", storage.ErrInvalidBatch)
 	}
@@ -113,7 +130,10 @@ func checkBatches(b []byte, maxBytes int32) ([]header, error) {
 	}
 	headers := make([]header, 0, 1)
 	for at := 0; at < len(b); {
-		h, err := checkBatch(b[at:], maxBytes)
+		h, err := checkBatch(b[at:], c)
+		if err == nil && c.Compact {
+			err = checkKeys(b[at:at+h.size], &h)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("batch %d: %w", len(headers), err)
 		}
@@ -124,11 +144,17 @@ func checkBatches(b []byte, maxBytes int32) ([]header, error) {
 }
 
 // checkBatch checks the batch that b starts with, for an append.
-func checkBatch(b []byte, maxBytes int32) (header, error) {
+func checkBatch(b []byte, c *storage.Config) (header, error) {
+	maxBytes := c.MaxBatchBytes
+	if maxBytes <= 0 {
+		maxBytes = defaultMaxBatchBytes
+	}
 	h, err := parseHeader(b)
 	switch {
 	case err != nil:
 		return h, fmt.Errorf("%w: %w", storage.ErrInvalidBatch, err)
+	case h.lastDelta != h.count-1:
+		return h, fmt.Errorf("%w: its last offset delta of %d does not fit its %d records", storage.ErrInvalidBatch, h.lastDelta, h.count)
 	case int64(h.size) > int64(maxBytes):
 		return h, fmt.Errorf("%w: %d bytes are more than the topic's limit of %d", storage.ErrBatchTooLarge, h.size, maxBytes)
 	case h.size > len(b):
@@ -146,7 +172,7 @@ func checkBatch(b []byte, maxBytes int32) (header, error) {
 			h.producerID, h.producerEpoch, h.firstSequence)
 	}
 	if !h.compressed() {
-		if err := eachRecord(b[headerSize:h.size], h.count, func(_, _ int64) bool { return true }); err != nil {
+		if err := eachRecord(b[headerSize:h.size], h.count, func(*record) bool { return true }); err != nil {
 			return h, fmt.Errorf("%w: %w", storage.ErrInvalidBatch, err)
 		}
 	}
@@ -159,36 +185,9 @@ func setPlace(batch []byte, base int64, leaderEpoch int32) {
 	binary.BigEndian.PutUint32(batch[posLeaderEpoch:], uint32(leaderEpoch))
 }
 
-var errRecords = errors.New("its records do not fit their count and lengths")
-
-// eachRecord calls fn with the offset delta and the timestamp delta of every record of an uncompressed batch until it returns
-// false. It fails where the records are not exactly count, each as long as it says.
-func eachRecord(b []byte, count int32, fn func(offsetDelta, timestampDelta int64) bool) error {
-	for range count {
-		length, n := binary.Varint(b)
-		if n <= 0 || length < 0 || length > int64(len(b)-n) {
-			return errRecords
-		}
-		record := b[n : n+int(length)]
-		b = b[n+int(length):]
-		if len(record) < 1 {
-			return errRecords
-		}
-		record = record[1:] // attributes
-		timestampDelta, n := binary.Varint(record)
-		if n <= 0 {
-			return errRecords
-		}
-		offsetDelta, m := binary.Varint(record[n:])
-		if m <= 0 {
-			return errRecords
-		}
-		if !fn(offsetDelta, timestampDelta) {
-			return nil
-		}
-	}
-	if len(b) > 0 {
-		return errRecords
-	}
-	return nil
+// setAppendTime writes the time at which a batch was appended, in milliseconds since 1970, in the place of the producer's, and a CRC that fits.
+func setAppendTime(batch []byte, ms int64) {
+	batch[posAttributes+1] |= attrLogAppendTime
+	binary.BigEndian.PutUint64(batch[posMaxTimestamp:], uint64(ms))
+	binary.BigEndian.PutUint32(batch[posCRC:], crc32.Checksum(batch[posAttributes:], castagnoli))
 }

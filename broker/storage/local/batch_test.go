@@ -118,7 +118,7 @@ func FuzzCheckBatches(f *testing.F) {
 	f.Add(append(simple("one"), testBatch{Producer: 5, Records: values("a")}.Encode()...))
 	f.Add(testBatch{Attributes: 3, Records: values("a")}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		headers, err := checkBatches(b, defaultMaxBatchBytes)
+		headers, err := checkBatches(b, &storage.Config{})
 		if err != nil {
 			if !errors.Is(err, storage.ErrInvalidBatch) && !errors.Is(err, storage.ErrBatchTooLarge) {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func FuzzCheckBatches(f *testing.F) {
 			if h, err := parseHeader(b); err == nil && h.size <= len(b) {
 				fixCRC(b[:h.size])
 			}
-			if headers, err = checkBatches(b, defaultMaxBatchBytes); err != nil {
+			if headers, err = checkBatches(b, &storage.Config{}); err != nil {
 				return
 			}
 		}

@@ -76,22 +76,3 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkOpenLogs(b *testing.B) {
-	const logs = 100
-	dir := b.TempDir()
-	e := openEngine(b, dir, Options{})
-	for i := range int32(logs) {
-		mustAppend(b, openLog(b, e, storage.Partition{Topic: "t", Partition: i}), kilobyte())
-	}
-	for b.Loop() {
-		if err := e.Close(); err != nil {
-			b.Fatal(err)
-		}
-		e = openEngine(b, dir, Options{})
-		for i := range int32(logs) {
-			openLog(b, e, storage.Partition{Topic: "t", Partition: i})
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*logs), "µs/log")
-}

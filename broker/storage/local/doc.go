@@ -7,10 +7,15 @@
 //	LOCK                          held with flock while an engine is open
 //	<topic>-<partition>/          one directory for each partition; the number is decimal, without leading zeros
 //	  00000000000000000000.log    a segment, named by its base offset (20 digits)
-//	  00000000000000000000.index  the index of a sealed segment
+//	  <base>-<next>-<pass>.log    a segment that compaction made, named also by the base of the one after it (20 digits), and
+//	                              by how often it was made anew (from 1, without leading zeros)
+//	  <as its segment>.index      the index of a sealed segment
+//	  <as its segment>.cleaned    a segment that compaction is making; removed at the next start
+//	  <as the file>.tmp           a meta, producers or compacted file that is not whole yet; removed at the next start
 //	  meta                        leader epoch and start offset
 //	  synced                      the mark: how much was on disk at the last fsync
 //	  producers                   the idempotent producers at the base of the last segment
+//	  compacted                   what compaction has done, where it has done anything
 //	  clean                       the clean-shutdown marker, with the state of the active segment
 //	deleted~<n>/                  a partition's directory that is being deleted; removed at the next start
 //
@@ -23,14 +28,15 @@
 //
 // Record batches of format v2, one after the other, as their producers made and compressed them. Two fields are the log's: the base
 // offset, bytes 0 to 7, and the partition leader epoch, bytes 12 to 15. A batch's CRC-32C covers it from its attributes, byte 21, on,
-// so that setting them leaves it valid. Every batch's base offset is the one after the last offset of the batch before it.
+// so that setting them leaves it valid. Every batch's base offset is the one after the last offset of the batch before it, and its record
+// count one more than its last offset delta; not so in a segment that compaction made: see there.
 //
 // # Index
 //
 //	 0  8  "RMINDEX1"
 //	 8  8  base offset
 //	16  8  bytes of the segment
-//	24  8  the offset after its last record
+//	24  8  the offset after its last record; of a segment that compaction made, the base of the one after it
 //	32  8  its max timestamp, milliseconds since 1970; -1: none
 //	40  4  CRC
 //	44  4  number of entries
@@ -56,7 +62,7 @@
 //	8  4  CRC
 //
 // It is overwritten in place after every fsync of the segment, and not synced itself: after a crash of the process it is exact, after
-// one of the machine it may be older.
+// one of the machine it may be older. It never says more than what was synced, whatever a topic's Flush is.
 //
 // # Producers
 //
@@ -67,7 +73,21 @@
 //	       4 first and 4 last sequence number, 8 first offset, 8 the offset after the last
 //	..  4  CRC
 //
-// It is written whenever a segment is sealed, so that recovery finds the producers by reading no more than the last segment.
+// It is replaced by a rename whenever a segment is sealed, so that recovery finds the producers by reading no more than the last segment. So
+// compaction may drop a producer's newest batch: what is known of the producer is here, and compaction does not touch it. (Only where this file
+// is damaged too is the producer then one that is not known: recovery takes nothing about producers from segments that were compacted.)
+//
+// # Compacted
+//
+//	 0  8  "RMCOMPA1"
+//	 8  8  tombstones below this offset were removed
+//	16  8  how many tombstones the last pass has left
+//	24  4  number of passes, the oldest first, each:
+//	       8 the offset up to which it went, 8 when it ended, milliseconds since 1970
+//	..  4  CRC
+//
+// It is replaced by a rename after every pass. One that is missing or damaged means no pass: compaction starts anew, and tombstones
+// stay longer.
 //
 // # Clean-shutdown marker
 //
@@ -96,16 +116,57 @@
 // What is above the mark is then written again and synced, because after a failed fsync Linux may hold pages as clean that are not on
 // disk. So everything that is served after a recovery is on disk. Sealed segments are not read: damage there shows when it is read.
 //
+// Of two segments that overlap, the one of the higher pass was made of the other, which is removed. Where the last segment is one
+// that compaction made, the active one was lost, and a new one takes its place.
+//
+// # Flush
+//
+// With storage.FlushSync a batch is stored, and readers see it, when it is on disk: the high watermark is what is synced. With storage.FlushOS
+// it is stored when it is written. Then the segment is synced 10 s after the first write that was not (Options.FlushInterval), after every
+// 16 MiB, before it is sealed, and when the log is closed. A crash of the process loses nothing. One of the machine may lose what is
+// above the mark, acknowledged and served though it was: the log then ends earlier, with a whole batch, and gives the offsets to other records.
+// When a topic goes from FlushOS to FlushSync, everything is on disk once the next append is acknowledged.
+//
 // # Reading
 //
 // Every read checks each batch that it returns: header, CRC-32C, and that its offset follows from the index. So no damaged byte is
 // served, at a cost of less than 0.1 ms for each MiB.
 //
+// # Compaction
+//
+// A topic with storage.Config.Compact keeps, of the records with the same key, the newest. Records without a key, which came while the topic was not
+// compacted, stay (Kafka drops them). Retention goes on as the config says, so that Compact with RetentionTime or RetentionBytes is Kafka's
+// "compact,delete".
+//
+// Sealed segments alone are compacted, so all that is compacted is on disk and below the high watermark. A log is compacted when half of its
+// bytes came since its last compaction, or tombstones have become due. Its active segment is sealed for that when it has 1 MiB, or an hour
+// after it began. The engine looks every Options.RetentionCheckInterval; Engine.Compact does it all at once. One log is compacted at a time.
+//
+// A pass reads the keys of what has come since the last one into a map of their hashes (128 bits) and newest offsets, of 128 MiB at most
+// (Options.CompactionMemoryBytes); what does not fit is left to another pass. Then it goes through all segments from the oldest on, and takes out
+// every record of whose key the map has a newer one. A batch that loses some is made anew, in its compression: its length, its record count, its
+// max timestamp (the newest of what is left) and its CRC change, all else stays, the other records byte for byte. A batch that loses all
+// goes. So a segment that compaction made has gaps between batches, and in them: a batch's last offset delta is its record count less one, or more.
+// The log's newest record stays in any case, so that a reader from any offset on comes to the log's end.
+//
+// A tombstone goes in the first pass that comes Config.TombstoneRetention or more after the first one that had gone beyond it: since then nothing
+// older of its key was left, and readers had that time to see it (KIP-534 does the same by a time in every batch).
+//
+// What cannot be looked into stays as it is, and so do the tombstones behind it: control batches, batches that cannot be decompressed or have more
+// than 64 MiB when they are, and segments with damage, whole, so that the damage is still reported.
+//
+// Neighbours that together have no more than a segment's bytes become one segment. The new segment is written under its name with the ending
+// .cleaned, and synced; its index is written and synced; then it is renamed, and the directory synced. From then on it stands for the old ones, whose
+// offsets its name covers, and they are removed; readers that have them open read on. A segment of which nothing goes, and that has no neighbour to
+// merge with, is not written again. Where the disk is full the new segment is given up, and the next check tries again.
+//
 // # Appending
 //
 // Before anything is written, every batch must have: 61 bytes at least, and as many as it says; format v2; a matching CRC-32C; a record
 // count above 0 and a last offset delta of one less; at most Config.MaxBatchBytes; a known compression; no control or transactional
-// attribute; and, where it is not compressed, records that fill it exactly. Compressed records are not looked into.
+// attribute; and, where it is not compressed, records that fill it exactly. Compressed records are not looked into, unless the topic is
+// compacted: then every record must have a key and its offset delta, which takes decompressing at most 64 MiB for each batch, two batches at a time;
+// a larger one is refused.
 //
 // An idempotent producer's last five batches are known: one that comes again is answered with its first offset. A producer that is not
 // known may begin at any sequence number, as in Kafka, where its state may have expired (24 hours after its last append).

@@ -30,6 +30,7 @@ const (
 	defaultIndexInterval = 32 << 10
 	defaultOpenFiles     = 1024
 	defaultCheckInterval = 5 * time.Minute
+	defaultFlushInterval = 10 * time.Second
 	// closers is how many logs are closed at a time; each waits for the disk.
 	closers = 16
 )
@@ -46,8 +47,15 @@ type Options struct {
 	MaxOpenFiles int
 	// FS is the file system. Default: OSFS.
 	FS FS
-	// RetentionCheckInterval is how often retention is enforced. Default: 5 minutes; negative: never by itself.
+	// RetentionCheckInterval is how often retention is enforced, and compaction looks for what it can do. Default: 5 minutes; negative: never
+	// by themselves.
 	RetentionCheckInterval time.Duration
+	// FlushInterval is for how long storage.FlushOS leaves a write to the operating system, which by itself takes about 30 s on Linux, before it
+	// is synced. Default: 10 s.
+	FlushInterval time.Duration
+	// CompactionMemoryBytes is how much memory compaction takes at most for the keys of a log, 28 bytes each; a log with more is gone over more than
+	// once. It has it only while it works. Default: 128 MiB.
+	CompactionMemoryBytes int64
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -60,6 +68,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, defaultSegmentBytes)
 	o.IndexIntervalBytes = cmp.Or(o.IndexIntervalBytes, defaultIndexInterval)
 	o.RetentionCheckInterval = cmp.Or(o.RetentionCheckInterval, defaultCheckInterval)
+	o.FlushInterval = cmp.Or(max(o.FlushInterval, 0), defaultFlushInterval)
+	o.CompactionMemoryBytes = cmp.Or(max(o.CompactionMemoryBytes, 0), defaultCompactionMemory)
 	o.MaxOpenFiles = cmp.Or(max(o.MaxOpenFiles, 0), defaultOpenFiles)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -80,8 +90,9 @@ type Engine struct {
 	lock   io.Closer
 	now    func() time.Time
 
-	done    chan struct{} // closed by Close
-	checked chan struct{} // closed when the retention check has ended; nil where there is none
+	done       chan struct{}  // closed by Close
+	checks     sync.WaitGroup // of retention and compaction
+	compacting sync.Mutex     // held while a log is compacted
 
 	mu     sync.Mutex
 	closed bool
@@ -126,8 +137,8 @@ func Open(dir string, opts Options) (*Engine, error) {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}
 	if opts.RetentionCheckInterval > 0 {
-		e.checked = make(chan struct{})
-		go e.checkRetention(opts.RetentionCheckInterval)
+		e.checks.Go(func() { e.every(opts.RetentionCheckInterval, e.enforceRetention) })
+		e.checks.Go(func() { e.every(opts.RetentionCheckInterval, e.compactNeedy) })
 	}
 	return e, nil
 }
@@ -266,14 +277,6 @@ func (e *Engine) remove(ctx context.Context, p storage.Partition) error {
 	return nil
 }
 
-// abandon closes a log that is about to be deleted.
-func (l *commitLog) abandon() {
-	l.wmu.Lock()
-	defer l.wmu.Unlock()
-	l.shut()
-	l.waitIdle()
-}
-
 // bury gives a partition's directory a name that is no partition's; tomb is empty where there is no directory.
 func (e *Engine) bury(dir string) (tomb string, err error) {
 	e.mu.Lock()
@@ -363,9 +366,7 @@ func (e *Engine) Close() error {
 	e.closed = true
 	e.mu.Unlock()
 	close(e.done)
-	if e.checked != nil {
-		<-e.checked
-	}
+	e.checks.Wait()
 	err := e.closeLogs()
 	return errors.Join(err, e.lock.Close())
 }

@@ -38,6 +38,8 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	// WriteAllAt writes buffers, one after the other, from byte pos on.
+	WriteAllAt(buffers [][]byte, pos int64) error
 	// Truncate sets the size in bytes.
 	Truncate(size int64) error
 	// Sync makes content and size durable.

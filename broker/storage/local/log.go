@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
@@ -24,6 +25,14 @@ type commitLog struct {
 	logger    *slog.Logger
 	mark      cachedFile
 
+	// cleaning is held while the log is compacted. It comes before wmu.
+	cleaning sync.Mutex
+
+	// qmu guards the appends that wait to be written, and whether a goroutine is there that does so. It is held alone.
+	qmu     sync.Mutex
+	queue   []*pending
+	writing bool
+
 	wmu   sync.Mutex
 	clean bool // the clean file is there: nothing was written since the log was opened. wmu guards it.
 	known producers
@@ -33,20 +42,31 @@ type commitLog struct {
 	segments []*segment
 	epoch    int32
 	config   storage.Config
-	// Invariant: start <= hw <= end.
+	// Invariant: start <= hw <= end, and onDisk <= hw. An append with storage.FlushSync waits for onDisk, which hw follows.
 	start, hw, end int64
-	size           int64
-	failed         error // why nothing can be appended until the log is opened again
-	closed         bool
-	// unsynced is the active segment while hw < end or it is being synced: its file stays in use for that long.
+	// hwPos is the byte of the active segment that hw is at.
+	hwPos int64
+	size  int64
+	// activeSince is when the active segment got its first batch, or when the log was opened, where that is later.
+	activeSince time.Time
+	// onDisk is the offset below which everything is on disk, syncedSize how many bytes of the active segment are.
+	onDisk, syncedSize int64
+
+	failed error // why nothing can be appended until the log is opened again
+	closed bool
+	// unsynced is the active segment while onDisk < end or it is being synced: its file stays in use for that long.
 	unsynced *segment
 	syncFile File
 	syncing  bool
+	waiting  []*pending    // written, and called once they are stored; in no order
 	synced   chan struct{} // closed after the sync that is going on; nil where nobody waits
+	wanted   int64         // somebody waits until all below this offset is on disk, whatever the config's Flush
+	later    *time.Timer   // starts a sync, where laterSet
+	laterSet bool
 	watchers map[int]chan<- struct{}
 	watched  int
-	// ends holds where the last reads ended: whoever reads on from there need not look for the place.
-	ends    [keptEnds]readEnd
+	// ends holds where the last reads ended: whoever reads on from there need not look for the place. nil: nobody has read.
+	ends    *[keptEnds]readEnd
 	nextEnd int
 }
 
@@ -67,8 +87,6 @@ func (l *commitLog) String() string {
 
 func (l *commitLog) path(name string) string { return filepath.Join(l.dir, name) }
 
-func (l *commitLog) segmentPath(base int64, ext string) string { return l.path(segmentName(base, ext)) }
-
 // StartOffset is the offset of the oldest record, or EndOffset where there is none.
 func (l *commitLog) StartOffset() int64 {
 	l.mu.Lock()
@@ -76,7 +94,7 @@ func (l *commitLog) StartOffset() int64 {
 	return l.start
 }
 
-// HighWatermark is the offset after the newest record that is on disk.
+// HighWatermark is the offset after the newest record that is stored, as the config's Flush has it.
 func (l *commitLog) HighWatermark() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,6 +184,7 @@ func (l *commitLog) failLocked(err error) {
 		return
 	}
 	l.failed = err
+	l.failWaiting(err)
 	l.wakeWaiters()
 	l.logger.Error("the log takes no records until it is opened again", "partition", l.String(), "error", err)
 }
@@ -217,6 +236,19 @@ func (l *commitLog) setLeader(epoch int32, c storage.Config) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch, l.config = epoch, c
+	if c.Flush == storage.FlushOS {
+		l.show()
+		l.wakeWaiters()
+		if stored := l.takeStored(); len(stored) > 0 {
+			go func() {
+				for _, p := range stored {
+					p.done(p.base, nil)
+				}
+			}()
+		}
+	} else {
+		l.startSync()
+	}
 	return nil
 }
 
@@ -231,15 +263,25 @@ func (l *commitLog) writeMeta(m meta) error {
 // close makes everything durable, leaves a clean-shutdown marker and closes the log.
 func (l *commitLog) close() error {
 	l.wmu.Lock()
-	defer l.wmu.Unlock()
 	err := l.stop()
 	l.shut()
+	l.wmu.Unlock()
 	l.waitIdle()
 	return err
 }
 
-// waitIdle returns when no sync is going on; the log is closed.
+// abandon closes a log that is about to be deleted.
+func (l *commitLog) abandon() {
+	l.wmu.Lock()
+	l.shut()
+	l.wmu.Unlock()
+	l.waitIdle()
+}
+
+// waitIdle returns when no compaction and no sync is going on; the log is closed, which a compaction that begins later sees.
 func (l *commitLog) waitIdle() {
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
 	for {
 		l.mu.Lock()
 		if !l.syncing {
@@ -258,7 +300,7 @@ func (l *commitLog) waitIdle() {
 // stop syncs the log and writes the marker, where something was written since it was opened.
 func (l *commitLog) stop() error {
 	l.mu.Lock()
-	closed, failed, end := l.closed, l.failed, l.end
+	closed, failed := l.closed, l.failed
 	l.mu.Unlock()
 	if closed || l.clean {
 		return nil
@@ -266,7 +308,7 @@ func (l *commitLog) stop() error {
 	if failed != nil {
 		return failed // recovery has to find out what is on disk
 	}
-	if err := l.waitSynced(end); err != nil {
+	if err := l.waitSynced(); err != nil {
 		return err
 	}
 	return l.writeClean()
@@ -293,6 +335,13 @@ func (l *commitLog) shut() {
 		return
 	}
 	l.closed = true
+	l.failWaiting(storage.ErrClosed)
+	if l.later != nil {
+		l.later.Stop()
+	}
+	if !l.syncing {
+		l.releaseSynced()
+	}
 	l.wakeWaiters()
 	l.notifyAll()
 	l.watchers = nil

@@ -173,7 +173,7 @@ func checkOffsetForTime(t *testing.T, l *commitLog) {
 		at(100, 0, 10, 5),                     // 0 to 2
 		at(50, 0, 1),                          // 3, 4: late
 		at(200, 0, 50, 100),                   // 5 to 7
-		changed(at(400, 0, 10), 2),            // 8, 9: compressed
+		changed(at(400, 0, 10), 2),            // 8, 9: not what its compression says
 		changed(at(500, 0, 10), 8),            // 10, 11: log append time
 		at(450, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9), // 12 to 21: late
 		at(600, 0, 7),                         // 22, 23

@@ -363,6 +363,11 @@ func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
+func (f *memFile) WriteAllAt(buffers [][]byte, off int64) error {
+	_, err := f.WriteAt(slices.Concat(buffers...), off)
+	return err
+}
+
 func (f *memFile) Truncate(size int64) error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
@@ -449,6 +454,7 @@ type hookFS struct {
 	FS
 	beforeSync  func(name string)
 	beforeWrite func(name string) error
+	beforeRead  func(name string) error
 }
 
 func (h hookFS) Open(name string, flag int) (File, error) {
@@ -470,6 +476,20 @@ func (f hookFile) Sync() error {
 		f.h.beforeSync(f.name)
 	}
 	return f.File.Sync()
+}
+
+func (f hookFile) ReadAt(b []byte, off int64) (int, error) {
+	if f.h.beforeRead != nil {
+		if err := f.h.beforeRead(f.name); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(b, off)
+}
+
+func (f hookFile) WriteAllAt(buffers [][]byte, off int64) error {
+	_, err := f.WriteAt(slices.Concat(buffers...), off)
+	return err
 }
 
 func (f hookFile) WriteAt(b []byte, off int64) (int, error) {

@@ -3,7 +3,9 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,15 +62,59 @@ func legalTopic(s string) bool {
 	return true
 }
 
-// segmentName is the name of the segment whose first record has the offset; ext is .log or .index.
-func segmentName(base int64, ext string) string { return fmt.Sprintf("%020d%s", base, ext) }
+// segmentName is what the name of a segment's file says of it.
+type segmentName struct {
+	base int64
+	// pass is how often compaction made the segment anew, and next the base of the segment after it; both are 0 where it never did.
+	// Invariant: of two segments of a log that overlap, the one of the higher pass was made of the other, and covers it whole.
+	pass int64
+	next int64
+}
 
-// parseSegmentName is segmentName's inverse.
-func parseSegmentName(name, ext string) (base int64, ok bool) {
-	digits, found := strings.CutSuffix(name, ext)
-	if !found || len(digits) != 20 {
-		return 0, false
+// file is the name of the segment's file; ext is .log or .index.
+func (n segmentName) file(ext string) string {
+	if n.pass == 0 {
+		return fmt.Sprintf("%020d%s", n.base, ext)
 	}
-	base, err := strconv.ParseInt(digits, 10, 64)
-	return base, err == nil && base >= 0 && segmentName(base, ext) == name
+	return fmt.Sprintf("%020d-%020d-%d%s", n.base, n.next, n.pass, ext)
+}
+
+// parseSegmentName is file's inverse.
+func parseSegmentName(file, ext string) (n segmentName, ok bool) {
+	stem, ok := strings.CutSuffix(file, ext)
+	if !ok || len(stem) < 20 {
+		return n, false
+	}
+	parts := strings.Split(stem, "-")
+	var numbers [3]int64
+	for i, part := range parts {
+		if i == len(numbers) {
+			return n, false
+		}
+		var err error
+		if numbers[i], err = strconv.ParseInt(part, 10, 64); err != nil {
+			return n, false
+		}
+	}
+	n = segmentName{base: numbers[0], next: numbers[1], pass: numbers[2]}
+	return n, n.base >= 0 && n.file(ext) == file && (len(parts) == 1 || n.next > n.base && n.pass > 0)
+}
+
+// superseded splits the names of a log's segments, which it sorts, into those that make up the log and those that compaction made others of.
+func superseded(names []segmentName) (current, old []segmentName) {
+	slices.SortFunc(names, func(a, b segmentName) int {
+		return cmp.Or(cmp.Compare(a.base, b.base), cmp.Compare(b.pass, a.pass))
+	})
+	covered := segmentName{}
+	for _, n := range names {
+		if n.base < covered.next && n.pass < covered.pass {
+			old = append(old, n)
+			continue
+		}
+		current = append(current, n)
+		if n.pass > 0 {
+			covered = n
+		}
+	}
+	return current, old
 }

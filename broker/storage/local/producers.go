@@ -5,6 +5,7 @@ package local
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -23,6 +24,7 @@ const (
 type sent struct {
 	firstSequence, lastSequence int32
 	base, next                  int64 // its first offset, and the one after its last
+	appended                    int64 // when the log appended it, in milliseconds since 1970; noTime where its timestamps are the producer's
 }
 
 // producer is what the log knows of an idempotent producer.
@@ -64,7 +66,7 @@ func (p *producer) check(h *header) (dup *sent, err error) {
 		}
 		return nil, nil
 	}
-	last := addSequence(h.firstSequence, h.count-1)
+	last := addSequence(h.firstSequence, h.lastDelta)
 	for i := range p.count {
 		s := &p.batches[i]
 		if s.firstSequence == h.firstSequence && s.lastSequence == last {
@@ -89,9 +91,10 @@ func (p *producer) apply(h *header, base int64, now time.Time) {
 	p.lastSeen = now
 	p.add(sent{
 		firstSequence: h.firstSequence,
-		lastSequence:  addSequence(h.firstSequence, h.count-1),
+		lastSequence:  addSequence(h.firstSequence, h.lastDelta),
 		base:          base,
-		next:          base + int64(h.count),
+		next:          base + int64(h.lastDelta) + 1,
+		appended:      h.appendTime(),
 	})
 }
 
@@ -117,44 +120,39 @@ func (ps producers) expire(now time.Time) {
 	}
 }
 
-// plan is what an append will do.
+// plan is what the appends of a group will do.
 type plan struct {
-	base, next int64 // the first offset of the first batch, and the offset that must be on disk for all of it to be
-	fresh      []bool
-	bytes      int // of the fresh batches
+	// end is the offset that the next fresh batch gets.
+	end int64
 	// changed holds the producers as they will be once the fresh batches are written.
 	changed map[int64]*producer
 }
 
-// plan decides about the batches of one append that would get offsets from end on, without changing anything.
-func (ps producers) plan(headers []header, end int64, now time.Time) (plan, error) {
-	pl := plan{fresh: make([]bool, len(headers))}
-	for i := range headers {
-		h := &headers[i]
-		base, next, fresh := end, end+int64(h.count), true
-		if h.producerID >= 0 {
-			dup, err := pl.producer(ps, h).check(h)
-			if err != nil {
-				return plan{}, err
-			}
-			if dup != nil {
-				base, next, fresh = dup.base, dup.next, false
-			}
+// place is where a batch is or will be: its first offset and the one after its last. It is fresh where it is not in the log yet; else appended is
+// as sent has it.
+type place struct {
+	base, next int64
+	fresh      bool
+	appended   int64
+}
+
+// add decides about a batch that comes after those that were added before, without changing the log's producers. An error leaves the plan as it was.
+func (pl *plan) add(ps producers, h *header, now time.Time) (place, error) {
+	if h.producerID >= 0 {
+		dup, err := pl.producer(ps, h).check(h)
+		if err != nil {
+			return place{}, err
 		}
-		if fresh {
-			end = next
-			pl.fresh[i] = true
-			pl.bytes += h.size
-			if h.producerID >= 0 {
-				pl.changed[h.producerID].apply(h, base, now)
-			}
+		if dup != nil {
+			return place{base: dup.base, next: dup.next, appended: dup.appended}, nil
 		}
-		if i == 0 {
-			pl.base = base
-		}
-		pl.next = max(pl.next, next)
 	}
-	return pl, nil
+	at := place{base: pl.end, next: pl.end + int64(h.count), fresh: true}
+	pl.end = at.next
+	if h.producerID >= 0 {
+		pl.changed[h.producerID].apply(h, at.base, now)
+	}
+	return at, nil
 }
 
 // producer returns the plan's own copy of a batch's producer.
@@ -200,6 +198,7 @@ func (ps producers) append(b []byte) []byte {
 			b = appendInt(b, s.lastSequence)
 			b = appendInt(b, s.base)
 			b = appendInt(b, s.next)
+			b = appendInt(b, s.appended)
 		}
 	}
 	return b
@@ -209,15 +208,20 @@ func (ps producers) append(b []byte) []byte {
 func decodeProducers(d *decoder, now time.Time) producers {
 	n := d.count(11) // an id, an epoch and a count are the least
 	ps := make(producers, n)
-	for range n {
+	before := int64(math.MinInt64)
+	for i := range n {
 		id := d.int64()
+		if i > 0 && id <= before {
+			d.fail("producer %d does not follow %d", id, before)
+		}
+		before = id
 		p := &producer{epoch: d.int16(), lastSeen: now}
 		count := int(d.byte())
 		if count > keptBatches {
 			d.fail("a producer has %d batches, more than %d", count, keptBatches)
 		}
 		for i := 0; i < count && d.err == nil; i++ {
-			p.add(sent{firstSequence: d.int32(), lastSequence: d.int32(), base: d.int64(), next: d.int64()})
+			p.add(sent{firstSequence: d.int32(), lastSequence: d.int32(), base: d.int64(), next: d.int64(), appended: d.int64()})
 		}
 		if d.err != nil {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sort"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -29,15 +30,34 @@ func (l *commitLog) read(ctx context.Context, offset int64, maxBytes int) (stora
 	if err := ctx.Err(); err != nil {
 		return storage.Batches{}, err
 	}
-	v, err := l.holder(offset)
-	if v == nil || err != nil {
-		return storage.Batches{}, err
+	for {
+		v, err := l.holder(offset)
+		if v == nil || err != nil {
+			return storage.Batches{}, err
+		}
+		b, err := l.readSegment(v, offset, maxBytes)
+		switch {
+		case err == nil:
+			return b, nil
+		case errors.Is(err, errNoMore):
+			offset = v.next
+		case !l.wasReplaced(v, err):
+			return storage.Batches{}, l.explain(offset, err)
+		}
 	}
-	b, err := l.readSegment(v, offset, maxBytes)
-	if err != nil {
-		return storage.Batches{}, l.explain(offset, err)
+}
+
+// errNoMore says that compaction has left nothing from an offset on to the end of its segment.
+var errNoMore = errors.New("nothing more in the segment")
+
+// wasReplaced says whether a read failed because compaction made another segment of the one that was to be read.
+func (l *commitLog) wasReplaced(v *view, err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
 	}
-	return b, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed && v.base >= l.start && !slices.Contains(l.segments, v.segment)
 }
 
 // holder returns the segment that holds the offset, or nil where readers may not see it yet.
@@ -54,6 +74,9 @@ func (l *commitLog) holder(offset int64) (*view, error) {
 	}
 	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].base > offset })
 	v := l.viewOf(max(i-1, 0))
+	if l.ends == nil {
+		return &v, nil
+	}
 	for _, e := range l.ends {
 		if e.segment == v.segment && e.offset == offset && e.pos < v.size {
 			v.known, v.place = true, e.indexEntry
@@ -66,6 +89,9 @@ func (l *commitLog) holder(offset int64) (*view, error) {
 func (l *commitLog) noteEnd(s *segment, next, pos int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ends == nil {
+		l.ends = new([keptEnds]readEnd)
+	}
 	for _, e := range l.ends {
 		if e.segment == s && e.offset == next {
 			return
@@ -78,9 +104,10 @@ func (l *commitLog) noteEnd(s *segment, next, pos int64) {
 // viewOf is what a reader may see of a segment; mu is held.
 func (l *commitLog) viewOf(i int) view {
 	v := l.segments[i].view()
-	v.limit, v.hw = l.end, l.hw
+	v.limit, v.hw, v.stored = l.end, l.hw, indexEntry{offset: l.hw, pos: l.hwPos}
 	if i+1 < len(l.segments) {
 		v.limit = l.segments[i+1].base
+		v.stored = indexEntry{offset: v.next, pos: v.size}
 	}
 	return v
 }
@@ -109,7 +136,15 @@ func (l *commitLog) readSegment(v *view, offset int64, maxBytes int) (storage.Ba
 	if err != nil {
 		return storage.Batches{}, err
 	}
+	s, next, err := l.section(v, f, offset, maxBytes)
+	if s != nil {
+		l.noteEnd(v.segment, next, s.pos+s.n)
+		return storage.InFile(s, next), nil // the section has the file in use
+	}
 	defer l.engine.files.release(&v.file)
+	if err != nil {
+		return storage.Batches{}, err
+	}
 	r := reader{f: f, view: v}
 	b, err := l.readOn(&r, offset, maxBytes)
 	if err != nil {
@@ -153,7 +188,7 @@ func (l *commitLog) indexOf(v *view, f File) ([]indexEntry, error) {
 	if index := l.engine.files.loaded(&v.file); index != nil {
 		return index, nil
 	}
-	index, err := readIndexFile(l.engine.fs, l.segmentPath(v.base, indexExt), v.base)
+	index, err := readIndexFile(l.engine.fs, v.indexPath(), v.base)
 	if err != nil {
 		l.logger.Warn("an index is made anew", "partition", l.String(), "segment", v.file.path, "error", err)
 		x := indexer{interval: l.engine.opts.IndexIntervalBytes, maxTime: noTime}
@@ -169,7 +204,7 @@ func (l *commitLog) indexOf(v *view, f File) ([]indexEntry, error) {
 // scanSealed indexes the sound batches of a sealed segment.
 func scanSealed(f File, v *view, x *indexer) error {
 	sc := newScanner(f, v.file.path, v.size, 0, v.base)
-	sc.limit = v.limit
+	sc.limit, sc.compacted = v.limit, v.compacted
 	for {
 		ev, err := sc.next()
 		if err != nil {
@@ -208,7 +243,7 @@ func (r *reader) read(at indexEntry, offset int64, maxBytes, ahead int) ([]byte,
 		pos := 0
 		for len(chunk)-pos >= headerSize {
 			h, err := parseHeader(chunk[pos:])
-			if err != nil || h.base != at.offset || int64(h.size) > r.view.size-at.pos {
+			if err != nil || !h.follows(at.offset, r.view.compacted) || int64(h.size) > r.view.size-at.pos {
 				return nil, errUnsound
 			}
 			if h.next() > offset {
@@ -240,7 +275,7 @@ func (r *reader) collect(chunk []byte, pos int64, h *header, maxBytes int) ([]by
 	n := h.size
 	r.next = h.next()
 	for r.next < r.view.hw {
-		h, ok := soundBatch(chunk[n:], r.next, maxBytes-n)
+		h, ok := r.view.soundBatch(chunk[n:], r.next, maxBytes-n)
 		if !ok {
 			break // too much, or for the next read to say what is wrong
 		}
@@ -251,10 +286,10 @@ func (r *reader) collect(chunk []byte, pos int64, h *header, maxBytes int) ([]by
 	return chunk[:n:n], nil
 }
 
-// soundBatch says whether b starts with a whole, sound batch of at most maxBytes that has the base offset.
-func soundBatch(b []byte, base int64, maxBytes int) (header, bool) {
+// soundBatch says whether b starts with a whole, sound batch of at most maxBytes that may come at the offset.
+func (v *view) soundBatch(b []byte, offset int64, maxBytes int) (header, bool) {
 	h, err := parseHeader(b)
-	return h, err == nil && h.base == base && h.size <= min(len(b), maxBytes) && crcMatches(b[:h.size], &h)
+	return h, err == nil && h.follows(offset, v.compacted) && h.size <= min(len(b), maxBytes) && crcMatches(b[:h.size], &h)
 }
 
 func (r *reader) bytes(pos, n int64) ([]byte, error) {
@@ -273,7 +308,7 @@ func (r *reader) bytes(pos, n int64) ([]byte, error) {
 // find returns the place of the sound batch that holds the offset, or the damage that does. It checks every batch on the way.
 func (r *reader) find(at indexEntry, offset int64) (indexEntry, error) {
 	sc := newScanner(r.f, r.view.file.path, r.view.size, at.pos, at.offset)
-	sc.limit = r.view.limit
+	sc.limit, sc.compacted = r.view.limit, r.view.compacted
 	for {
 		ev, err := sc.next()
 		if err != nil {
@@ -289,6 +324,9 @@ func (r *reader) find(at indexEntry, offset int64) (indexEntry, error) {
 				return indexEntry{}, new(sc.damage)
 			}
 		case atEnd, atTail:
+			if ev == atEnd && r.view.compacted {
+				return indexEntry{}, errNoMore
+			}
 			d := damage{path: r.view.file.path, pos: sc.pos, end: r.view.size, from: sc.offset, to: r.view.next}
 			if ev == atTail {
 				d.pos = sc.damage.pos

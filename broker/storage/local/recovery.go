@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -19,7 +20,8 @@ type recovery struct {
 	*commitLog
 	now   time.Time
 	files map[string]Entry
-	bases []int64 // of the segments that are there, sorted
+	names []segmentName // of the log's segments, sorted
+	old   []segmentName // of those that compaction made others of
 
 	meta    meta
 	hasMeta bool
@@ -32,7 +34,7 @@ type recovery struct {
 
 // openLog opens a partition's log from its directory, and creates what is not there.
 func (e *Engine) openLog(p storage.Partition, name string, epoch int32, c storage.Config) (*commitLog, error) {
-	l := &commitLog{engine: e, partition: p, dir: filepath.Join(e.dir, name), logger: e.logger, config: c, epoch: epoch}
+	l := &commitLog{engine: e, partition: p, dir: filepath.Join(e.dir, name), logger: e.logger, config: c, epoch: epoch, activeSince: e.now()}
 	l.mark.path = l.path(markFile)
 	r := &recovery{commitLog: l, now: e.now()}
 	if err := r.run(); err != nil {
@@ -49,10 +51,13 @@ func (r *recovery) run() error {
 	if err := r.readMeta(); err != nil {
 		return err
 	}
-	if len(r.bases) == 0 {
+	if len(r.names) == 0 {
 		return r.create()
 	}
 	if err := r.readStopped(); err != nil {
+		return err
+	}
+	if err := r.haveActive(); err != nil {
 		return err
 	}
 	if err := r.removeLeftovers(); err != nil {
@@ -80,11 +85,11 @@ func (r *recovery) list() error {
 	r.files = make(map[string]Entry, len(entries))
 	for _, e := range entries {
 		r.files[e.Name] = e
-		if base, ok := parseSegmentName(e.Name, logExt); ok {
-			r.bases = append(r.bases, base)
+		if n, ok := parseSegmentName(e.Name, logExt); ok {
+			r.names = append(r.names, n)
 		}
 	}
-	slices.Sort(r.bases)
+	r.names, r.old = superseded(r.names)
 	return nil
 }
 
@@ -94,8 +99,8 @@ func (r *recovery) readMeta() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		m = meta{epoch: math.MinInt32}
-		if len(r.bases) > 0 {
-			m.start = r.bases[0]
+		if len(r.names) > 0 {
+			m.start = r.names[0].base
 		}
 	case err != nil:
 		return err
@@ -133,18 +138,18 @@ func (r *recovery) create() error {
 
 // startAt makes an empty segment the log's only one.
 func (r *recovery) startAt(base int64) error {
-	seg := r.newSegment(base)
+	seg := r.newSegment(segmentName{base: base})
 	if err := createEmpty(r.engine.fs, seg.file.path); err != nil {
 		return err
 	}
 	r.segments = []*segment{seg}
-	r.start, r.hw, r.end, r.size = base, base, base, 0
+	r.start, r.hw, r.onDisk, r.end, r.size = base, base, base, base, 0
 	return r.syncDir()
 }
 
 // readStopped reads the clean-shutdown marker, and the mark where that does not hold.
 func (r *recovery) readStopped() error {
-	last := r.files[segmentName(r.bases[len(r.bases)-1], logExt)]
+	last := r.names[len(r.names)-1]
 	name := r.path(cleanFile)
 	b, err := readFile(r.engine.fs, name)
 	if err == nil {
@@ -152,7 +157,7 @@ func (r *recovery) readStopped() error {
 		switch {
 		case derr != nil:
 			r.logger.Warn("the clean-shutdown marker is damaged; the log is recovered", "file", name, "error", derr)
-		case c.base != r.bases[len(r.bases)-1] || c.size != last.Size:
+		case c.base != last.base || last.pass > 0 || c.size != r.files[last.file(logExt)].Size:
 			r.logger.Warn("the clean-shutdown marker does not fit the log; the log is recovered", "file", name)
 		default:
 			r.stopped, r.clean = c, true
@@ -165,30 +170,47 @@ func (r *recovery) readStopped() error {
 	return err
 }
 
-// removeLeftovers removes what a crash left half done: segments below the start, indexes without a segment, a marker that does not
-// hold, a new meta file that was not renamed.
+// haveActive makes an active segment where the last one is a compacted one, which takes no more records: the disk has lost what followed.
+func (r *recovery) haveActive() error {
+	last := r.names[len(r.names)-1]
+	if last.pass == 0 {
+		return nil
+	}
+	next := segmentName{base: last.next}
+	r.logger.Error("the log's last segment is lost; the log goes on where it began", "partition", r.String(), "offset", next.base)
+	if err := createEmpty(r.engine.fs, r.path(next.file(logExt))); err != nil {
+		return err
+	}
+	r.names = append(r.names, next)
+	return r.syncDir()
+}
+
+// removeLeftovers removes what a crash left half done: segments below the start or compacted into others, those of a compaction that did not come
+// to its end, indexes without a segment, a marker that does not hold, a new file that was not renamed.
 func (r *recovery) removeLeftovers() error {
 	n := 0
-	for n+1 < len(r.bases) && r.bases[n+1] <= r.meta.start {
+	for n+1 < len(r.names) && r.names[n+1].base <= r.meta.start {
 		n++
 	}
 	var names []string
-	for _, base := range r.bases[:n] {
-		names = append(names, segmentName(base, logExt))
+	for _, old := range slices.Concat(r.old, r.names[:n]) {
+		names = append(names, old.file(logExt))
 	}
-	r.bases = r.bases[n:]
+	r.names = r.names[n:]
 	for name := range r.files {
-		if base, ok := parseSegmentName(name, indexExt); ok {
-			if _, found := slices.BinarySearch(r.bases, base); !found {
-				names = append(names, name)
-			}
+		index, ok := parseSegmentName(name, indexExt)
+		if ok && !slices.Contains(r.names, index) || strings.HasSuffix(name, cleanedExt) || strings.HasSuffix(name, tempExt) {
+			names = append(names, name)
 		}
 	}
 	if _, ok := r.files[cleanFile]; ok && !r.clean {
 		names = append(names, cleanFile)
 	}
-	if _, ok := r.files[metaTemp]; ok {
-		names = append(names, metaTemp)
+	if len(r.old) > 0 {
+		// A process that died may have renamed the new segments without that being on disk.
+		if err := r.syncDir(); err != nil {
+			return err
+		}
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -201,20 +223,21 @@ func (r *recovery) removeLeftovers() error {
 
 // openSegments fills in what is known of the segments; the sealed ones were on disk whole before the next one was made.
 func (r *recovery) openSegments() error {
-	for i, base := range r.bases {
-		seg := r.newSegment(base)
-		file := r.files[segmentName(base, logExt)]
+	for i, name := range r.names {
+		seg := r.newSegment(name)
+		file := r.files[name.file(logExt)]
 		seg.size, seg.modified = file.Size, file.Modified
 		r.segments = append(r.segments, seg)
-		if i+1 == len(r.bases) {
+		if i+1 == len(r.names) {
 			return nil
 		}
 		seg.sealed = true
-		if err := r.openSealed(seg, r.bases[i+1]); err != nil {
+		limit := r.names[i+1].base
+		if err := r.openSealed(seg, limit); err != nil {
 			return err
 		}
-		if seg.next < r.bases[i+1] {
-			r.reportDamage(&damage{path: seg.file.path, pos: seg.size, end: seg.size, from: seg.next, to: r.bases[i+1]})
+		if seg.next < limit {
+			r.reportDamage(&damage{path: seg.file.path, pos: seg.size, end: seg.size, from: seg.next, to: limit})
 		}
 	}
 	return nil
@@ -222,27 +245,35 @@ func (r *recovery) openSegments() error {
 
 // openSealed takes a sealed segment's summary from its index file, or goes through the segment and writes the index anew.
 func (r *recovery) openSealed(seg *segment, limit int64) error {
-	name := r.segmentPath(seg.base, indexExt)
+	name := seg.indexPath()
 	s, err := readIndexHeader(r.engine.fs, name, seg.base)
 	if err == nil && s.size == seg.size && s.next <= limit {
 		seg.next, seg.maxTime = s.next, s.maxTime
 		return nil
 	}
+	// Of a compacted segment the name says where it ends, but not whether batches are missing there.
+	whole := seg.compacted && (err != nil || s.size <= seg.size)
 	r.logger.Warn("an index does not fit its segment; it is made anew", "file", name, "error", err)
 	x := indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}
+	next := seg.base
 	err = r.scan(seg, limit, func(sc *scanner, ev event) bool {
 		switch ev {
 		case atBatch:
 			x.add(sc.at, &sc.head)
-			seg.next = sc.head.next()
+			next = sc.head.next()
 		case atDamage:
 			r.reportDamage(&sc.damage)
-		case atTail, atEnd: // openSegments reports what is missing at the end
+		case atTail:
+			whole = false
+		case atEnd: // openSegments reports what is missing at the end
 		}
 		return true
 	})
 	if err != nil {
 		return err
+	}
+	if !whole {
+		seg.next = next
 	}
 	seg.maxTime = x.maxTime
 	if err := writeFile(r.engine.fs, name, encodeIndexFile(seg.base, &seg.summary, x.entries)); err != nil {
@@ -259,7 +290,7 @@ func (r *recovery) scan(seg *segment, limit int64, fn func(*scanner, event) bool
 	}
 	defer r.engine.files.release(&seg.file)
 	sc := newScanner(f, seg.file.path, seg.size, 0, seg.base)
-	sc.limit = limit
+	sc.limit, sc.compacted = limit, seg.compacted
 	for {
 		ev, err := sc.next()
 		if err != nil {
@@ -271,8 +302,8 @@ func (r *recovery) scan(seg *segment, limit int64, fn func(*scanner, event) bool
 	}
 }
 
-func (r *recovery) reportDamage(d *damage) {
-	r.logger.Error("records are damaged; they are not served, the others are", "partition", r.String(), "error", d.Error())
+func (l *commitLog) reportDamage(d *damage) {
+	l.logger.Error("records are damaged; they are not served, the others are", "partition", l.String(), "error", d.Error())
 }
 
 // finish checks that start and end fit each other, and makes the new leader epoch durable.
@@ -293,7 +324,12 @@ func (r *recovery) finish() error {
 			return err
 		}
 	}
-	r.hw = r.end
+	r.hw, r.hwPos, r.onDisk, r.syncedSize = r.end, r.active().size, r.end, r.active().size
+	if r.stopped == nil {
+		if err := r.cutPasses(); err != nil {
+			return err
+		}
+	}
 	if !r.hasMeta || r.epoch > r.meta.epoch {
 		return r.writeMeta(meta{epoch: r.epoch, start: r.start})
 	}

@@ -85,13 +85,13 @@ func (l *commitLog) removeSegments(segments []*segment) error {
 		l.engine.files.remove(&s.file)
 		errs = append(errs,
 			removeIfThere(l.engine.fs, s.file.path),
-			removeIfThere(l.engine.fs, l.segmentPath(s.base, indexExt)))
+			removeIfThere(l.engine.fs, s.indexPath()))
 	}
 	errs = append(errs, l.syncDir())
 	return errors.Join(errs...)
 }
 
-// retain removes the segments that the topic's retention no longer asks for, and forgets idle producers.
+// retain seals the active segment where it is old, removes the segments that the topic's retention no longer asks for, and forgets idle producers.
 func (l *commitLog) retain(now time.Time) error {
 	l.wmu.Lock()
 	defer l.wmu.Unlock()
@@ -99,11 +99,11 @@ func (l *commitLog) retain(now time.Time) error {
 		return err
 	}
 	l.known.expire(now)
-	to := l.retained(now)
-	if to <= l.StartOffset() {
-		return nil
+	err := fullError(l.sealAged(now)) // where the disk is too full for that, what retention removes makes room
+	if to := l.retained(now); to > l.StartOffset() {
+		err = errors.Join(err, l.advanceStart(to))
 	}
-	return l.advanceStart(to)
+	return err
 }
 
 // retained is the start offset that retention asks for. By time whole segments go whose newest record has expired, the active one
@@ -141,19 +141,23 @@ func (e *Engine) EnforceRetention(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// checkRetention enforces retention until the engine is closed.
-func (e *Engine) checkRetention(every time.Duration) {
-	defer close(e.checked)
-	ticker := time.NewTicker(every)
+// enforceRetention is what the engine does by itself.
+func (e *Engine) enforceRetention(now time.Time) {
+	if err := e.EnforceRetention(now); err != nil {
+		e.logger.Error("cannot enforce retention", "error", err)
+	}
+}
+
+// every calls fn again and again until the engine is closed.
+func (e *Engine) every(interval time.Duration, fn func(now time.Time)) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-e.done:
 			return
 		case <-ticker.C:
-			if err := e.EnforceRetention(e.now()); err != nil {
-				e.logger.Error("cannot enforce retention", "error", err)
-			}
+			fn(e.now())
 		}
 	}
 }

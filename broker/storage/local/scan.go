@@ -49,6 +49,8 @@ type scanner struct {
 	f    io.ReaderAt
 	path string
 	size int64
+	// compacted says that offsets may be left out, as in a compacted segment.
+	compacted bool
 	// limit is the offset that no record may reach; the next segment's base.
 	limit int64
 
@@ -77,7 +79,7 @@ func (s *scanner) next() (event, error) {
 	if err != nil {
 		return atEnd, err
 	}
-	if ok && s.head.base == s.offset {
+	if ok && s.head.follows(s.offset, s.compacted) {
 		s.at = s.pos
 		s.pos += int64(s.head.size)
 		s.offset = s.head.next()
@@ -107,7 +109,7 @@ func (s *scanner) sound(pos, minBase int64) (bool, error) {
 		return false, err
 	}
 	h, err := parseHeader(b)
-	if err != nil || h.base < minBase || h.base > s.limit-int64(h.count) || int64(h.size) > s.size-pos {
+	if err != nil || h.base < minBase || !h.follows(h.base, s.compacted) || h.base >= s.limit-int64(h.lastDelta) || int64(h.size) > s.size-pos {
 		return false, nil //nolint:nilerr // what is no header is no sound batch; that is the answer
 	}
 	b, err = s.bytes(pos, h.size)

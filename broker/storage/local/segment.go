@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 	"time"
 )
 
 const (
 	logExt   = ".log"
 	indexExt = ".index"
+	// cleanedExt ends the name of a segment that compaction is making.
+	cleanedExt = ".cleaned"
 
 	indexEntrySize  = 24
 	indexHeaderSize = magicSize + 4*8 + crcSize
@@ -29,22 +32,27 @@ type indexEntry struct {
 // summary is what is known of a segment without its index.
 type summary struct {
 	size    int64 // bytes of the file that are in use
-	next    int64 // the offset after the last record
+	next    int64 // the offset after the last record; of a compacted segment, the base of the next one
 	maxTime int64 // the max timestamp of its batches, in milliseconds since 1970
 	// modified is when the file was last written: it stands in for records that have no timestamps.
 	modified time.Time
+	// compacted says that offsets may be left out, between batches and in them. Its name says so, and next: see parseSegmentName.
+	compacted bool
 }
 
 // segment is one file of a log.
 // Invariant: index is sorted by offset and by pos, and its first entry is the first sound batch.
 type segment struct {
 	base int64
+	pass int64 // how often compaction made it anew
 	file cachedFile
 
 	// The log's mu guards what follows. Only the active segment, the last, changes.
 	summary
 	index  []indexEntry // of the active segment; a sealed one's is loaded with its file
 	sealed bool
+	// checked is what of the file is known to be sound.
+	checked checked
 }
 
 // view is a segment as a reader saw it under the log's lock. The index may be read without it: entries are only appended.
@@ -53,11 +61,15 @@ type view struct {
 	summary
 	index  []indexEntry
 	sealed bool
-	limit  int64 // no record of the segment reaches it: the next segment's base, or the log's end
-	hw     int64 // the log's
-	known  bool  // an earlier read ended where this one begins: at place
+	limit  int64      // no record of the segment reaches it: the next segment's base, or the log's end
+	hw     int64      // the log's
+	stored indexEntry // the place that readers see the segment up to
+	known  bool       // an earlier read ended where this one begins: at place
 	place  indexEntry
 }
+
+// indexPath is the path of the index file.
+func (s *segment) indexPath() string { return strings.TrimSuffix(s.file.path, logExt) + indexExt }
 
 func (s *segment) view() view {
 	return view{segment: s, summary: s.summary, index: s.index, sealed: s.sealed}

@@ -16,10 +16,13 @@ import (
 // Names of a partition's small files; the package comment holds their format.
 const (
 	metaFile      = "meta"
-	metaTemp      = "meta.tmp"
 	markFile      = "synced"
 	cleanFile     = "clean"
 	producersFile = "producers"
+	passesFile    = "compacted"
+
+	// tempExt ends the name of a file that is renamed once it is whole.
+	tempExt = ".tmp"
 
 	metaMagic      = "RMMETA01"
 	cleanMagic     = "RMCLEAN1"
@@ -148,11 +151,15 @@ func readMeta(fs FS, dir string) (meta, error) {
 
 // writeMeta replaces a partition's meta file in one piece. The caller syncs the directory.
 func writeMeta(fs FS, dir string, m meta) error {
-	temp := filepath.Join(dir, metaTemp)
-	if err := writeFile(fs, temp, m.encode()); err != nil {
+	return replaceFile(fs, filepath.Join(dir, metaFile), m.encode())
+}
+
+// replaceFile replaces a file's content in one piece. The caller syncs the directory.
+func replaceFile(fs FS, name string, b []byte) error {
+	if err := writeFile(fs, name+tempExt, b); err != nil {
 		return err
 	}
-	return fs.Rename(temp, filepath.Join(dir, metaFile))
+	return fs.Rename(name+tempExt, name)
 }
 
 // encodeMark is the content of the mark file.

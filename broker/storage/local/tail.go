@@ -135,10 +135,11 @@ func rewrite(f File, pos, end int64) error {
 }
 
 // replaySealed applies the sealed segments' batches from the offset on to the producers. After a crash there is nothing to do: a
-// snapshot is written before a segment is made.
+// snapshot is written before a segment is made. Segments that were compacted say nothing of a producer, whose newest batch may have gone: it is
+// then one that is not known.
 func (r *recovery) replaySealed(from int64) error {
 	for i, seg := range r.segments[:len(r.segments)-1] {
-		if seg.next <= from {
+		if seg.next <= from || seg.compacted {
 			continue
 		}
 		if err := r.replay(seg, r.segments[i+1].base, from); err != nil {

@@ -11,8 +11,8 @@ import (
 
 // OffsetForTime returns the first record whose timestamp is ts or later. See storage.Log.
 //
-// In a compressed batch it cannot see the records: it returns the batch's first record, with its timestamp, which may be older than ts.
-// Damage that it meets on the way is an error, since the record may be there.
+// A compressed batch is looked into as far as maxInflated goes; beyond it, or where it cannot be decompressed, its first record stands in for the one
+// that is looked for, and may be older. Damage that it meets on the way is an error, since the record may be there.
 func (l *commitLog) OffsetForTime(ctx context.Context, ts int64) (offset, timestamp int64, ok bool, err error) {
 	offset, timestamp, ok, err = l.offsetForTime(ctx, ts)
 	if err != nil {
@@ -31,10 +31,12 @@ func (l *commitLog) offsetForTime(ctx context.Context, ts int64) (offset, timest
 			return 0, 0, false, err
 		}
 		offset, timestamp, ok, err = l.segmentForTime(&views[i], ts, start)
-		if err != nil {
+		switch {
+		case err != nil && l.wasReplaced(&views[i], err):
+			return l.offsetForTime(ctx, ts)
+		case err != nil:
 			return 0, 0, false, l.explain(views[i].base, err)
-		}
-		if ok {
+		case ok:
 			return offset, timestamp, true, nil
 		}
 	}
@@ -72,7 +74,7 @@ func (l *commitLog) segmentForTime(v *view, ts, start int64) (offset, timestamp 
 		at = first
 	}
 	sc := newScanner(f, v.file.path, v.size, at.pos, at.offset)
-	sc.limit = v.limit
+	sc.limit, sc.compacted = v.limit, v.compacted
 	for {
 		ev, err := sc.next()
 		switch {
@@ -93,22 +95,24 @@ func (l *commitLog) segmentForTime(v *view, ts, start int64) (offset, timestamp 
 	}
 }
 
-// recordForTime returns the first record of a batch from the offset start on whose timestamp is ts or later.
+// recordForTime returns the first record of a batch from the offset start on whose timestamp is ts or later. Where the batch cannot be looked into
+// that is taken to be its first one.
 func recordForTime(batch []byte, h *header, ts, start int64) (offset, timestamp int64, ok bool) {
-	switch {
-	case h.attributes&attrLogAppendTime != 0:
+	if h.attributes&attrLogAppendTime != 0 {
 		return max(h.base, start), h.maxTimestamp, true
-	case h.compressed():
+	}
+	err := inflated(batch, h, func(records []byte) error {
+		return eachRecord(records, h.count, func(r *record) bool {
+			o, t := h.base+r.offsetDelta, h.firstTimestamp+r.timestampDelta
+			if o < max(h.base, start) || o >= h.next() || t < ts {
+				return true
+			}
+			offset, timestamp, ok = o, t, true
+			return false
+		})
+	})
+	if err != nil {
 		return max(h.base, start), h.firstTimestamp, true
 	}
-	// The records were checked when they were appended, and their CRC now: they cannot fail to decode.
-	_ = eachRecord(batch[headerSize:], h.count, func(offsetDelta, timestampDelta int64) bool {
-		o, t := h.base+offsetDelta, h.firstTimestamp+timestampDelta
-		if o < max(h.base, start) || o >= h.next() || t < ts {
-			return true
-		}
-		offset, timestamp, ok = o, t, true
-		return false
-	})
 	return offset, timestamp, ok
 }

@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+)
+
+// pairs is a batch of records that are "key=value", or "key" for a tombstone.
+func pairs(list ...string) testBatch {
+	b := testBatch{First: 1000}
+	for i, p := range list {
+		key, value, ok := strings.Cut(p, "=")
+		b.Records = append(b.Records, testRecord{Key: []byte(key), Value: []byte(value), Tombstone: !ok, Delta: int64(i)})
+	}
+	return b
+}
+
+// squeezed is the batch with its records compressed.
+func squeezed(t testing.TB, b testBatch, codec int16) []byte {
+	t.Helper()
+	b.Attributes |= codec
+	plain := b.Encode()
+	out, err := deflate(bytes.Clone(plain[:headerSize]), plain[headerSize:], codec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.BigEndian.PutUint32(out[posLength:], uint32(len(out)-lengthCounts))
+	return fixCRC(out)
+}
+
+// stored reads the whole log as pairs after their offsets, whatever their compression.
+func stored(t testing.TB, l storage.Log) []string {
+	t.Helper()
+	var list []string
+	for o := l.StartOffset(); o < l.HighWatermark(); {
+		b, err := enginetest.Read(context.Background(), l, o, 1<<20)
+		if err != nil || len(b) == 0 {
+			t.Fatalf("read offset %d: %d bytes, %v", o, len(b), err)
+		}
+		forEachBatch(t, b, func(h *header) {
+			for _, r := range decoded(t, b[:h.size], h) {
+				list = append(list, r.String())
+			}
+			b, o = b[h.size:], h.next()
+		})
+	}
+	return list
+}
+
+func decoded(t testing.TB, batch []byte, h *header) []enginetest.Stored {
+	t.Helper()
+	records, err := inflate(bytes.Clone(batch[:headerSize]), batch[headerSize:h.size], h.attributes&attrCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records[posAttributes+1] &^= attrCompression
+	binary.BigEndian.PutUint32(records[posLength:], uint32(len(records)-lengthCounts))
+	list, err := enginetest.Records(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func wantStored(t *testing.T, l storage.Log, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, stored(t, l)); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+// compactedLog opens a log with Config.Compact.
+func compactedLog(t testing.TB, o Options) *commitLog {
+	t.Helper()
+	e, err := Open(workDir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openCompacted(t, e)
+}
+
+func openCompacted(t testing.TB, e *Engine) *commitLog {
+	t.Helper()
+	l, err := e.Open(context.Background(), p0, 0, storage.Config{Compact: true, TombstoneRetention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.(*commitLog)
+}
+
+func mustCompact(t testing.TB, e *Engine, now time.Time) {
+	t.Helper()
+	if err := e.Compact(now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newMem() *memFS { return newMemFS(rand.New(rand.NewPCG(1, 1))) }
+
+// segmentFiles are the names of a log's segments in its directory.
+func segmentFiles(t testing.TB, l *commitLog) []string {
+	t.Helper()
+	entries, err := l.engine.fs.ReadDir(l.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name, logExt) || strings.HasSuffix(e.Name, cleanedExt) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+func TestABatchThatLosesRecordsKeepsAllElse(t *testing.T) {
+	for name, codec := range map[string]int16{"plain": codecNone, "gzip": codecGzip, "snappy": codecSnappy, "lz4": codecLZ4, "zstd": codecZstd} {
+		t.Run(name, func(t *testing.T) {
+			source := pairs("a=1", "b="+strings.Repeat("x", 90_000), "c", "a=2", "d="+strings.Repeat("y", 300))
+			source.Producer, source.Epoch, source.Sequence, source.First = 9, 3, 70, 5000
+			batch := squeezed(t, source, codec)
+			setPlace(batch, 100, 7)
+			before, err := parseHeader(batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var f filter
+			got, err := f.apply(batch, &before, func(offset int64, _ []byte, _ bool) bool { return offset == 101 || offset == 102 })
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := parseHeader(got)
+			if err != nil || after.size != len(got) || !crcMatches(got, &after) {
+				t.Fatal(after, err)
+			}
+			want := before
+			want.size, want.crc, want.count, want.maxTimestamp = after.size, after.crc, 2, 5002
+			if after != want || binary.BigEndian.Uint32(got[posLeaderEpoch:]) != 7 {
+				t.Fatalf("%+v, want %+v", after, want)
+			}
+			records, all := decoded(t, got, &after), decoded(t, batch, &before)
+			if diff := cmp.Diff(all[1:3], records); diff != "" {
+				t.Fatal(diff)
+			}
+			if got, err := f.apply(batch, &before, func(int64, []byte, bool) bool { return true }); err != nil || &got[0] != &batch[0] {
+				t.Fatal("a batch that loses nothing is made anew", err)
+			}
+			if got, err := f.apply(batch, &before, func(int64, []byte, bool) bool { return false }); err != nil || got != nil {
+				t.Fatal("a batch that loses everything is left", err)
+			}
+		})
+	}
+}
+
+func TestCompactionMergesSmallSegments(t *testing.T) {
+	m := newMem()
+	l := compactedLog(t, memOptions(m))
+	var want []string
+	for i := range 60 {
+		mustAppend(t, l, squeezed(t, pairs(fmt.Sprintf("k%d=%d", i%20, i), fmt.Sprintf("k%d=%d", i%20, 1000+i)), int16(i%5)))
+		if i >= 40 {
+			want = append(want, fmt.Sprintf("%d:k%d=%d", 2*i+1, i%20, 1000+i))
+		}
+	}
+	before := len(segmentFiles(t, l))
+	mustCompact(t, l.engine, time.Now())
+	wantStored(t, l, want...)
+	mustAppend(t, l, pairs("new=1").Encode())
+	mustCompact(t, l.engine, time.Now()) // what has become small is merged
+	want = append(want, "120:new=1")
+	wantStored(t, l, want...)
+	names := segmentFiles(t, l)
+	if len(names) > before/2+1 || len(names) != len(l.segments) {
+		t.Fatalf("%d segments became %v", before, names)
+	}
+	for round := range 3 {
+		for _, name := range names {
+			if round == 1 { // the indexes are lost
+				_ = m.Remove(l.path(strings.TrimSuffix(name, logExt) + indexExt))
+			}
+		}
+		l = compactedLog(t, memOptions(m.killed()))
+		wantStored(t, l, want...)
+		wantStart(t, l, 0, 121)
+		if diff := cmp.Diff(names, segmentFiles(t, l)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	// Nothing is to be gained: nothing is written.
+	m.fault = func(op string, _ int) error { return fmt.Errorf("%s: %w", op, syscall.EROFS) }
+	mustCompact(t, l.engine, time.Now())
+	if len(names) != len(segmentFiles(t, l)) {
+		t.Fatal(segmentFiles(t, l))
+	}
+}
+
+func TestMoreKeysThanTheMemoryHoldsTakeSeveralPasses(t *testing.T) {
+	seed := testSeed(t)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	o := memOptions(newMem())
+	o.CompactionMemoryBytes = 7 * keySlotSize
+	l := compactedLog(t, o)
+	newest := map[int]int{}
+	for i := range 200 {
+		key := rng.IntN(40)
+		newest[key] = i
+		mustAppend(t, l, pairs(fmt.Sprintf("k%d=%d", key, i)).Encode())
+	}
+	mustCompact(t, l.engine, time.Now())
+	var want []string
+	for i := range 200 {
+		for key, o := range newest {
+			if o == i {
+				want = append(want, fmt.Sprintf("%d:k%d=%d", i, key, i))
+			}
+		}
+	}
+	wantStored(t, l, want...)
+	if p, err := l.readPasses(); err != nil || len(p.done) < 20 || p.upTo() != 200 {
+		t.Fatal(p, err)
+	}
+}
+
+func TestWhatCannotBeLookedIntoStaysAndIsToldOnce(t *testing.T) {
+	var logged strings.Builder
+	o := memOptions(newMem())
+	o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	e, err := Open(workDir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := openLog(t, e, p0) // not compacted yet: any compressed bytes are taken
+	bomb := pairs("a="+strings.Repeat("x", maxInflated+1), "b=1")
+	garbage := testBatch{Attributes: codecLZ4, Records: pairs("a=1").Records}
+	for _, b := range [][]byte{pairs("a=0", "b=0").Encode(), squeezed(t, bomb, codecZstd), garbage.Encode(), simple("no key"), pairs("a=1").Encode(), pairs("b").Encode()} {
+		mustAppend(t, l, b)
+	}
+	l = openCompacted(t, e)
+	sizes := l.Size()
+	first := len(pairs("a=0", "b=0").Encode())
+	for i := range 3 {
+		mustCompact(t, e, time.Now().Add(time.Duration(i)*3*time.Hour))
+	}
+	mustAppend(t, l, pairs("c=1").Encode())
+	mustCompact(t, e, time.Now().Add(10*time.Hour))
+	if n := strings.Count(logged.String(), "cannot be looked into"); n != 2 {
+		t.Fatalf("told %d times:\n%s", n, logged.String())
+	}
+	if want := sizes - int64(first) + int64(len(pairs("c=1").Encode())); l.Size() != want {
+		t.Fatalf("the log has %d bytes, want %d: b's tombstone stays, as the bomb may hold a b", l.Size(), want)
+	}
+	if _, err := l.Append(context.Background(), squeezed(t, bomb, codecZstd), storage.Synced); !errors.Is(err, storage.ErrInvalidBatch) ||
+		!strings.Contains(err.Error(), "more than 67108864 bytes") {
+		t.Fatal(err)
+	}
+}
+
+func TestADamagedSegmentIsNotCompacted(t *testing.T) {
+	m := newMem()
+	l := compactedLog(t, memOptions(m))
+	for i := range 40 {
+		mustAppend(t, l, pairs(fmt.Sprintf("k%d=%s", i%4, strings.Repeat("x", 60)), "t").Encode())
+	}
+	damaged := l.segments[2].base
+	path, size := l.segments[2].file.path, l.segments[2].size
+	m.edit(path, func(b []byte) []byte { b[size-1] ^= 1; return b })
+	m = m.killed()
+	l = compactedLog(t, memOptions(m))
+	mustCompact(t, l.engine, time.Now())
+	mustAppend(t, l, pairs("other=1").Encode())
+	mustCompact(t, l.engine, time.Now().Add(2*time.Hour))
+	for range 2 {
+		if !slices.Contains(segmentFiles(t, l), segmentName{base: damaged}.file(logExt)) {
+			t.Fatal(segmentFiles(t, l))
+		}
+		bad := l.segments[slices.IndexFunc(l.segments, func(s *segment) bool { return s.base == damaged })]
+		_, err := enginetest.Read(context.Background(), l, bad.next-1, 1)
+		if !errors.Is(err, storage.ErrDamaged) || !strings.Contains(err.Error(), path) {
+			t.Fatal(err)
+		}
+		for _, o := range []int64{bad.base, bad.next, 76, 79} {
+			if b, err := enginetest.Read(context.Background(), l, o, 1); err != nil || len(b) == 0 {
+				t.Fatal(o, err)
+			}
+		}
+		if first := len(l.segments); first > 5 {
+			t.Fatalf("%d segments: the others were not compacted", first)
+		}
+		l = compactedLog(t, memOptions(m.killed()))
+	}
+}
+
+func TestAFullDiskStopsACompactionUntilThereIsRoom(t *testing.T) {
+	m := newMem()
+	l := compactedLog(t, memOptions(m))
+	for i := range 40 {
+		mustAppend(t, l, pairs(fmt.Sprintf("k%d=%s", i%4, strings.Repeat("x", 60))).Encode())
+	}
+	before := stored(t, l)
+	for _, op := range []string{"write", "create", "rename"} {
+		m.fault = func(o string, _ int) error {
+			if o == op {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		if err := l.engine.Compact(time.Now()); !errors.Is(err, storage.ErrFull) {
+			t.Fatalf("%s: %v", op, err)
+		}
+		m.fault = nil
+		wantStored(t, l, before...)
+		for _, name := range segmentFiles(t, l) {
+			if strings.HasSuffix(name, cleanedExt) {
+				t.Fatalf("%s: %s is left", op, name)
+			}
+		}
+		mustAppend(t, l, pairs("other="+op).Encode())
+		before = append(before, fmt.Sprintf("%d:other=%s", l.EndOffset()-1, op))
+	}
+	mustCompact(t, l.engine, time.Now())
+	if got := stored(t, l); len(got) != 5 {
+		t.Fatal(got)
+	}
+}
+
+func TestTheEngineCompactsByItselfWhatHasEnoughToGain(t *testing.T) {
+	m := newMem()
+	l := compactedLog(t, memOptions(m))
+	now := time.Now()
+	l.engine.now = func() time.Time { return now }
+	appendSome := func(n int) {
+		for range n {
+			mustAppend(t, l, pairs("k="+strings.Repeat("x", 200)).Encode())
+		}
+	}
+	appendSome(2) // one segment, and young
+	l.engine.compactNeedy(now)
+	if len(stored(t, l)) != 2 {
+		t.Fatal("the active segment was sealed at once")
+	}
+	now = now.Add(sealAfter)
+	l.engine.compactNeedy(now)
+	if len(stored(t, l)) != 1 {
+		t.Fatal("the active segment was not sealed after its time")
+	}
+	appendSome(20)
+	l.engine.compactNeedy(now)
+	if n := len(stored(t, l)); n < 2 || n > 8 {
+		t.Fatalf("%d records are left of the sealed segments and the active one", n)
+	}
+	p, _ := l.readPasses()
+	l.engine.compactNeedy(now.Add(sealAfter - 1))
+	if again, _ := l.readPasses(); again.upTo() != p.upTo() {
+		t.Fatal("compacted with nothing to gain")
+	}
+	mustAppend(t, l, pairs("k").Encode())
+	l.engine.compactNeedy(now.Add(sealAfter))
+	l.engine.compactNeedy(now.Add(3 * sealAfter))
+	mustAppend(t, l, pairs("z=1").Encode())
+	l.engine.compactNeedy(now.Add(4 * sealAfter)) // the tombstone is due, though little is dirty
+	for _, r := range stored(t, l) {
+		if strings.HasSuffix(r, ":k") {
+			t.Fatal("the tombstone is still there:", r)
+		}
+	}
+}
+
+func TestReadersGoOnWhileALogIsCompacted(t *testing.T) {
+	seed := testSeed(t)
+	e := openEngine(t, t.TempDir(), Options{SegmentBytes: 4000, IndexIntervalBytes: 300, MaxOpenFiles: 2})
+	opened, err := e.Open(context.Background(), p0, 0, storage.Config{Compact: true, Flush: storage.FlushOS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened.(*commitLog)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for r := range 3 {
+		rng := rand.New(rand.NewPCG(seed, uint64(r)))
+		wg.Go(func() {
+			for last := false; !last; {
+				select {
+				case <-done:
+					last = true
+				default:
+				}
+				hw := l.HighWatermark()
+				at := rng.Int64N(hw + 1)
+				before := int64(-1)
+				for o := at; o < hw; {
+					b, err := enginetest.Read(context.Background(), l, o, 1+rng.IntN(3000))
+					if err != nil || len(b) == 0 {
+						t.Errorf("read offset %d of %d: %d bytes, %v", o, hw, len(b), err)
+						return
+					}
+					forEachBatch(t, b, func(h *header) {
+						if h.base <= before || h.next() <= o {
+							t.Errorf("batch %d to %d after %d, for offset %d", h.base, h.next(), before, o)
+						}
+						before, o = h.base, h.next()
+					})
+				}
+				if _, _, _, err := l.OffsetForTime(context.Background(), at); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(seed, 99))
+	newest := map[string]string{}
+	for i := range 200 {
+		key, value := fmt.Sprintf("k%d", rng.IntN(50)), fmt.Sprintf("%d-%s", i, strings.Repeat("x", rng.IntN(200)))
+		b := pairs(key+"="+value, "other="+value)
+		b.First = int64(i)
+		mustAppend(t, l, squeezed(t, b, int16(i%5)))
+		newest[key], newest["other"] = value, value
+		if i%20 == 19 {
+			mustCompact(t, e, time.Now())
+		}
+	}
+	close(done)
+	wg.Wait()
+	got := map[string]string{}
+	for _, r := range stored(t, l) {
+		_, pair, _ := strings.Cut(r, ":")
+		key, value, _ := strings.Cut(pair, "=")
+		got[key] = value
+	}
+	if diff := cmp.Diff(newest, got); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestALogIsClosedOrDeletedWhileItIsCompacted(t *testing.T) {
+	for name, end := range map[string]func(e *Engine) error{
+		"closed":  (*Engine).Close,
+		"deleted": func(e *Engine) error { return e.Delete(context.Background(), p0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMem()
+			writing, ended := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			h := hookFS{FS: m, beforeWrite: func(file string) error {
+				if strings.HasSuffix(file, cleanedExt) {
+					once.Do(func() { close(writing) })
+				}
+				return nil
+			}}
+			l := compactedLog(t, memOptions(h))
+			for range 30 {
+				mustAppend(t, l, pairs("k="+strings.Repeat("x", 200)).Encode())
+			}
+			go func() {
+				defer close(ended)
+				if err := l.engine.Compact(time.Now()); err != nil {
+					t.Error(err)
+				}
+			}()
+			<-writing
+			if err := end(l.engine); err != nil {
+				t.Error(err)
+			}
+			<-ended
+			if name == "deleted" {
+				if entries := must(m.ReadDir(workDir)); len(entries) > 1 {
+					t.Error(entries)
+				}
+				return
+			}
+			l = compactedLog(t, memOptions(m))
+			if n := len(stored(t, l)); n < 1 || l.EndOffset() != 30 {
+				t.Error(n, l.EndOffset())
+			}
+		})
+	}
+}
+
+func TestACompactedSegmentTakesNoRecordsWhenTheActiveOneIsLost(t *testing.T) {
+	m := newMem()
+	l := compactedLog(t, memOptions(m))
+	for i := range 10 {
+		mustAppend(t, l, pairs(fmt.Sprintf("k%d=%d", i%2, i)).Encode())
+	}
+	mustCompact(t, l.engine, time.Now())
+	mustAppend(t, l, pairs("k0=lost").Encode())
+	_ = m.Remove(l.active().file.path)
+	l = compactedLog(t, memOptions(m.killed()))
+	wantStored(t, l, "8:k0=8", "9:k1=9")
+	if base := mustAppend(t, l, pairs("k0=new").Encode()); base != 10 {
+		t.Fatal(base)
+	}
+	wantStored(t, compactedLog(t, memOptions(m.killed())), "8:k0=8", "9:k1=9", "10:k0=new")
+}
+
+func TestPassesTellWhichTombstonesMayGo(t *testing.T) {
+	start := time.UnixMilli(1_000_000)
+	var p passes
+	for i := range int64(1000) {
+		p.add(pass{upTo: 10 * (i + 1), at: start.Add(time.Duration(i) * time.Minute).UnixMilli()}, 0, i)
+	}
+	if len(p.done) > maxPasses+1 {
+		t.Fatal(len(p.done))
+	}
+	again, err := decodePasses(p.encode())
+	if err != nil || !cmp.Equal(p, *again, cmp.AllowUnexported(passes{}, pass{})) {
+		t.Fatal(again, err)
+	}
+	for minute := range int64(1000) {
+		got := p.expired(start.Add(time.Duration(minute)*time.Minute+time.Hour), time.Hour)
+		if got > 10*(minute+1) || got < 10*(minute-512) {
+			t.Fatalf("minute %d: tombstones below %d may go", minute, got)
+		}
+	}
+	p.add(pass{upTo: 10_010, at: 1}, 9000, 0)
+	if p.done[0].upTo < 9000 || p.gone != 9000 {
+		t.Fatal(p.done[0])
+	}
+	p.cut(9500)
+	if p.upTo() > 9500 || p.gone > p.upTo() {
+		t.Fatal(p)
+	}
+}
