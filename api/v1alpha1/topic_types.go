@@ -81,6 +81,17 @@ type TopicSpec struct {
 	// +optional
 	Flush FlushPolicy `json:"flush,omitempty"`
 
+	// segment says when a partition's log starts a new file.
+	// +kubebuilder:default={}
+	// +optional
+	Segment SegmentSpec `json:"segment,omitempty"`
+
+	// timestamps says whose a record's timestamp is: CreateTime (its producer's) or LogAppendTime (the broker's, when it appended the record). Default
+	// CreateTime. A change counts for records that are produced after it.
+	// +kubebuilder:default=CreateTime
+	// +optional
+	Timestamps TimestampType `json:"timestamps,omitempty"`
+
 	// maxMessageBytes is the largest record batch that a producer may send, in bytes. Default 1048588, as in Kafka; from 1024 to 104857600.
 	// +kubebuilder:default=1048588
 	// +kubebuilder:validation:Minimum=1024
@@ -131,6 +142,36 @@ const (
 	// FlushOS counts a record as stored when the operating system has it.
 	FlushOS FlushPolicy = "Os"
 )
+
+// TimestampType says whose a record's timestamp is.
+//
+// +kubebuilder:validation:Enum=CreateTime;LogAppendTime
+type TimestampType string
+
+const (
+	// TimestampCreate is the time that a record's producer set.
+	TimestampCreate TimestampType = "CreateTime"
+	// TimestampLogAppend is the time at which the broker appended a record.
+	TimestampLogAppend TimestampType = "LogAppendTime"
+)
+
+// SegmentSpec says when a partition's log starts a new file, a segment. Retention removes whole segments, and compaction leaves the newest one alone, so
+// that small ones keep closer to what the two ask for, and cost more.
+type SegmentSpec struct {
+	// bytes is the size at which a segment is started. Default 134217728 (128 MiB), from 14 to 2147483647; more than 1073741824 (1 GiB) counts as that.
+	// +kubebuilder:default=134217728
+	// +kubebuilder:validation:Minimum=14
+	// +kubebuilder:validation:Maximum=2147483647
+	// +optional
+	Bytes int32 `json:"bytes,omitempty"`
+	// time is the age at which one is started, however small the old one is, as a duration of at least 1ms, such as 168h. Default 168h, as in Kafka. The age is counted
+	// from the segment's first record, or from the broker's start where that is later.
+	// +kubebuilder:default="168h"
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1ms')",message="segment.time must be a duration of at least 1ms, such as 168h or 90m"
+	// +optional
+	Time string `json:"time,omitempty"`
+}
 
 // RetentionSpec says when records of a topic may be removed.
 type RetentionSpec struct {

@@ -62,7 +62,7 @@ type TopicConfig struct {
 	RetentionTime time.Duration
 	// RetentionBytes is how many bytes of a partition are kept at most. Negative: no limit.
 	RetentionBytes int64
-	// CleanupPolicy is delete, compact or compact,delete, as Kafka writes it.
+	// CleanupPolicy is delete, compact, or both with a comma between them, as Kafka writes it. Not every source keeps the order of both.
 	CleanupPolicy string
 	// MaxMessageBytes is the largest record batch that may be produced, in bytes.
 	MaxMessageBytes int32
@@ -71,11 +71,19 @@ type TopicConfig struct {
 	// FlushOS leaves it to the operating system when records reach the disk: acks=all is answered after the write, and a crash of the machine may
 	// lose what was acknowledged.
 	FlushOS bool
+	// SegmentBytes is the size at which a partition's log starts a new segment. Zero: the storage engine's default.
+	SegmentBytes int32
+	// SegmentTime is the age at which it starts one, however small the old one is. Zero: age alone starts none.
+	SegmentTime time.Duration
+	// LogAppendTime gives records the time at which the broker appended them, in the place of their producer's.
+	LogAppendTime bool
 }
 
-// DefaultTopicConfig is the configuration of a topic that asks for nothing; the figures are Kafka's defaults.
+// DefaultTopicConfig is the configuration of a topic that asks for nothing; the figures are Kafka's defaults, but for SegmentBytes, which is the local
+// engine's: an eighth of Kafka's.
 var DefaultTopicConfig = TopicConfig{
 	RetentionTime: 168 * time.Hour, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 1048588, TombstoneRetention: 24 * time.Hour,
+	SegmentBytes: 128 << 20, SegmentTime: 168 * time.Hour,
 }
 
 // ConfigChange makes a topic's new configuration of the one that it has. It may be called more than once, each time with what the topic has then, and

@@ -48,7 +48,7 @@ func TestTopicsAreCreatedOrRefused(t *testing.T) {
 	}{
 		"a topic":                            {newTopic("plain", 4, 1), 0, 4, ""},
 		"a topic of defaults":                {newTopic("default", -1, -1), 0, 3, ""},
-		"a topic with every configuration":   {newTopic("full", 1, 1, "retention.ms=1000", "retention.bytes=-1", "cleanup.policy=compact, delete", "max.message.bytes=2000", "delete.retention.ms=0", osFlush, "min.insync.replicas=1"), 0, 1, ""},
+		"a topic with every configuration":   {newTopic("full", 1, 1, "retention.ms=1000", "retention.bytes=-1", "cleanup.policy=compact, delete", "max.message.bytes=2000", "delete.retention.ms=0", osFlush, "min.insync.replicas=1", "segment.bytes=14", "segment.ms=1", "message.timestamp.type=LogAppendTime"), 0, 1, ""},
 		"one for ever, as Kafka's tools say": {newTopic("forever", 1, 1, "retention.ms=9223372036854775807"), 0, 1, ""},
 		"a topic that exists":                {newTopic("there", 1, 1), kerr.TopicAlreadyExists.Code, 0, "exists"},
 		"three replicas":                     {newTopic("three", 1, 3), kerr.InvalidReplicationFactor.Code, 0, "ask for 1 or -1"},
@@ -61,7 +61,7 @@ func TestTopicsAreCreatedOrRefused(t *testing.T) {
 		"a name of 250 letters":              {newTopic(strings.Repeat("x", 250), 1, 1), kerr.InvalidTopicException.Code, 0, "249"},
 		"a name of the brokers":              {newTopic("__own", 1, 1), kerr.InvalidTopicException.Code, 0, "brokers' own"},
 		"replicas placed by hand":            {assigned, kerr.InvalidReplicaAssignment.Code, 0, "by hand"},
-		"an unknown configuration":           {newTopic("c1", 1, 1, "segment.bytes=1"), kerr.InvalidConfig.Code, 0, "retention.ms"},
+		"an unknown configuration":           {newTopic("c1", 1, 1, "colour=red"), kerr.InvalidConfig.Code, 0, "retention.ms"},
 		"a retention that is no number":      {newTopic("c2", 1, 1, "retention.ms=a week"), kerr.InvalidConfig.Code, 0, "a whole number"},
 		"a retention below -1":               {newTopic("c3", 1, 1, "retention.bytes=-2"), kerr.InvalidConfig.Code, 0, "from -1"},
 		"a policy that is unknown":           {newTopic("c4", 1, 1, "cleanup.policy=burn"), kerr.InvalidConfig.Code, 0, "compact"},
@@ -283,8 +283,11 @@ func TestConfigurationsAreDescribed(t *testing.T) {
 		"delete.retention.ms=86400000 DEFAULT_CONFIG",
 		"flush.messages=1 DEFAULT_CONFIG",
 		"max.message.bytes=1048588 DEFAULT_CONFIG",
+		"message.timestamp.type=CreateTime DEFAULT_CONFIG",
 		"retention.bytes=-1 DEFAULT_CONFIG",
 		"retention.ms=1000 DYNAMIC_TOPIC_CONFIG",
+		"segment.bytes=134217728 DEFAULT_CONFIG",
+		"segment.ms=604800000 DEFAULT_CONFIG",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the topic's configuration (-want +got):\n%s", diff)

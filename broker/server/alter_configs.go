@@ -137,7 +137,7 @@ func (a *alterations) alterTopic(ctx context.Context, name string, change metada
 	if after != before {
 		a.s.log.Info("changed a topic's configuration", "topic", topic.Name, "changes", configChanges(before, after))
 	}
-	if after != topic.Config {
+	if !sameConfig(after, topic.Config) {
 		a.changed = append(a.changed, topic)
 	}
 	return codeNone, nil
@@ -159,7 +159,7 @@ func (a *alterations) await(ctx context.Context) {
 	for _, was := range a.changed {
 		a.s.awaitSnapshot(ctx, time.Until(a.deadline), func(snap *metadata.Snapshot) bool {
 			now := snap.Topics[was.Name]
-			return now == nil || now.ID != was.ID || now.Config != was.Config
+			return now == nil || now.ID != was.ID || !sameConfig(now.Config, was.Config)
 		})
 	}
 }

@@ -61,15 +61,22 @@ func TestATopicsConfigurationIsChanged(t *testing.T) {
 			nil,
 			[]kadm.AlterConfig{
 				set("retention.ms=-1"), set("retention.bytes=4096"), set("cleanup.policy=compact"), set("max.message.bytes=2048"),
-				set("delete.retention.ms=5000"), set(osFlush),
+				set("delete.retention.ms=5000"), set(osFlush), set("segment.bytes=14"), set("segment.ms=1"), set("message.timestamp.type=LogAppendTime"),
 			},
-			[]string{"cleanup.policy=compact", "delete.retention.ms=5000", osFlush, "max.message.bytes=2048", "retention.bytes=4096", "retention.ms=-1"},
+			[]string{
+				"cleanup.policy=compact", "delete.retention.ms=5000", osFlush, "max.message.bytes=2048", "message.timestamp.type=LogAppendTime",
+				"retention.bytes=4096", "retention.ms=-1", "segment.bytes=14", "segment.ms=1",
+			},
 		},
 		"what is not named stays": {[]string{"retention.bytes=5000"}, []kadm.AlterConfig{set("retention.ms=1000")}, []string{"retention.bytes=5000", "retention.ms=1000"}},
 		"an entry back to its default": {
 			[]string{"retention.ms=1000", osFlush}, []kadm.AlterConfig{op(kadm.DeleteConfig, "retention.ms"), op(kadm.DeleteConfig, "flush.messages")}, []string{},
 		},
-		"a list gets a word":                  {nil, []kadm.AlterConfig{op(kadm.AppendConfig, "cleanup.policy=compact")}, []string{"cleanup.policy=compact,delete"}},
+		"a list gets a word":                  {nil, []kadm.AlterConfig{op(kadm.AppendConfig, "cleanup.policy=compact")}, []string{"cleanup.policy=delete,compact"}},
+		"a list in another order":             {[]string{"cleanup.policy=compact,delete"}, []kadm.AlterConfig{set("cleanup.policy=delete, compact")}, []string{"cleanup.policy=delete,compact"}},
+		"a list with a word twice":            {nil, []kadm.AlterConfig{set("cleanup.policy=compact,delete,compact")}, []string{"cleanup.policy=compact,delete"}},
+		"the largest segments":                {nil, []kadm.AlterConfig{set("segment.bytes=2147483647")}, []string{"segment.bytes=2147483647"}},
+		"segments that never get old":         {nil, []kadm.AlterConfig{set("segment.ms=9223372036854775807")}, []string{"segment.ms=9223372036854"}},
 		"a list gets a word that it has":      {nil, []kadm.AlterConfig{op(kadm.AppendConfig, "cleanup.policy=delete")}, []string{}},
 		"a list loses a word":                 {[]string{"cleanup.policy=compact,delete"}, []kadm.AlterConfig{op(kadm.SubtractConfig, "cleanup.policy=delete")}, []string{"cleanup.policy=compact"}},
 		"a list loses a word that it has not": {nil, []kadm.AlterConfig{op(kadm.SubtractConfig, "cleanup.policy=compact")}, []string{}},
@@ -127,7 +134,10 @@ func TestAChangeOfConfigurationIsRefused(t *testing.T) {
 		"a flush by time":                        {[]kadm.AlterConfig{set("flush.ms=1000")}, kerr.InvalidConfig, "flush.messages says when"},
 		"two replicas in sync":                   {[]kadm.AlterConfig{set("min.insync.replicas=2")}, kerr.InvalidConfig, "can only be 1"},
 		"a compression by the broker":            {[]kadm.AlterConfig{set("compression.type=zstd")}, kerr.InvalidConfig, "as the producer compressed"},
-		"timestamps of the broker":               {[]kadm.AlterConfig{set("message.timestamp.type=LogAppendTime")}, kerr.InvalidConfig, "CreateTime"},
+		"timestamps of nobody":                   {[]kadm.AlterConfig{set("message.timestamp.type=NoTime")}, kerr.InvalidConfig, "CreateTime or LogAppendTime"},
+		"segments that are too small":            {[]kadm.AlterConfig{set("segment.bytes=13")}, kerr.InvalidConfig, "from 14 to 2147483647"},
+		"segments that are too large":            {[]kadm.AlterConfig{set("segment.bytes=2147483648")}, kerr.InvalidConfig, "from 14 to 2147483647"},
+		"segments of no time":                    {[]kadm.AlterConfig{set("segment.ms=0")}, kerr.InvalidConfig, "from 1"},
 		"tombstones that are kept for less than": {[]kadm.AlterConfig{set("delete.retention.ms=-1")}, kerr.InvalidConfig, "from 0"},
 	}
 	b := start(t)
@@ -290,7 +300,7 @@ func TestManyTopicsAreChangedInOneRequest(t *testing.T) {
 func TestChangesAtTheSameTimeAreAllMade(t *testing.T) {
 	b := start(t)
 	b.create("topic", 1)
-	entries := []string{"retention.ms=1000", "retention.bytes=2000", "max.message.bytes=3000", "delete.retention.ms=4000", "cleanup.policy=compact", osFlush}
+	entries := []string{"retention.ms=1000", "retention.bytes=2000", "max.message.bytes=3000", "delete.retention.ms=4000", "cleanup.policy=compact", osFlush, "segment.bytes=5000", "segment.ms=6000"}
 	errs := make([]error, len(entries))
 	var group sync.WaitGroup
 	for i, entry := range entries {
@@ -381,7 +391,7 @@ func TestFactsAreShownAsReadOnly(t *testing.T) {
 		t.Errorf("names are not sorted: %v", names)
 	}
 	for name, value := range map[string]string{
-		"min.insync.replicas": "1", "compression.type": "producer", "message.timestamp.type": "CreateTime", "flush.ms": fmt.Sprint(int64(math.MaxInt64)),
+		"min.insync.replicas": "1", "compression.type": "producer", "flush.ms": fmt.Sprint(int64(math.MaxInt64)),
 	} {
 		if readOnly[name] != value {
 			t.Errorf("%s is %q, read-only; want %q", name, readOnly[name], value)

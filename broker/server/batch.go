@@ -14,6 +14,7 @@ const (
 	batchMagicAt           = 16
 	batchAttributesAt      = 21
 	batchLastOffsetDeltaAt = 23
+	batchMaxTimestampAt    = 35
 	batchRecordCountAt     = 57
 	recordBatchHeader      = 61
 	// batchOverhead is what the length field does not count: the base offset and itself.
@@ -65,6 +66,14 @@ func checkBatch(b []byte, produceVersion int16) error {
 		return &batchError{codeInvalidRecord, fmt.Sprintf("a record batch of %d records cannot have a last offset delta of %d", count, last)}
 	}
 	return checkAttributes(binary.BigEndian.Uint16(b[batchAttributesAt:]), produceVersion)
+}
+
+// appendTime is when the log appended a batch, in milliseconds since 1970; -1 where its timestamps are the producer's.
+func appendTime(b []byte) int64 {
+	if binary.BigEndian.Uint16(b[batchAttributesAt:])&timestampTypeBit == 0 {
+		return -1
+	}
+	return int64(binary.BigEndian.Uint64(b[batchMaxTimestampAt:]))
 }
 
 // checkAttributes checks a batch's attributes.

@@ -59,6 +59,8 @@ func storageCode(err error) int16 {
 		return codeOffsetOutOfRange
 	case errors.Is(err, storage.ErrInvalidBatch):
 		return codeCorruptMessage
+	case errors.Is(err, storage.ErrInvalidRecord):
+		return codeInvalidRecord
 	case errors.Is(err, storage.ErrBatchTooLarge):
 		return codeMessageTooLarge
 	case errors.Is(err, storage.ErrOutOfOrderSequence):

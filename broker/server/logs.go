@@ -232,6 +232,7 @@ func storageConfig(c metadata.TopicConfig) storage.Config {
 		MaxBatchBytes: c.MaxMessageBytes, Compact: strings.Contains(c.CleanupPolicy, "compact"),
 		// Zero means "at once" to Kafka and the default, or "never", to the engine. So it is below.
 		TombstoneRetention: max(c.TombstoneRetention, time.Millisecond),
+		SegmentBytes:       int64(c.SegmentBytes), SegmentTime: c.SegmentTime, LogAppendTime: c.LogAppendTime,
 	}
 	if c.FlushOS {
 		sc.Flush = storage.FlushOS

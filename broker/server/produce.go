@@ -20,6 +20,8 @@ import (
 //     takes the broker for one that knows no record batches.
 //   - v3 has record batches and a transactional id, v7 zstd, v8 messages with errors, v9 is flexible, v10 names the leader with
 //     NOT_LEADER_OR_FOLLOWER (KIP-951), v13 names topics by id.
+//   - A record without a key is not taken by a compacted topic, and its batch with it: INVALID_RECORD, and from v8 on which records (KIP-467).
+//   - With message.timestamp.type=LogAppendTime the response says when the batch was appended, in one that was sent again, when it was the first time.
 //   - acks=-1 is answered when the batch is on disk, acks=1 when it is written, acks=0 never; with acks=0 an error closes the connection, as
 //     in Kafka, so that the producer asks for metadata again.
 
@@ -225,7 +227,7 @@ func (p *producePartition) append(ctx context.Context, pr *producing) {
 	pr.begin()
 	log.AppendThen(p.in.Records, durability, func(base int64, err error) {
 		if p.err = err; err == nil {
-			p.out.BaseOffset, p.out.LogStartOffset = base, log.StartOffset()
+			p.out.BaseOffset, p.out.LogAppendTime, p.out.LogStartOffset = base, appendTime(p.in.Records), log.StartOffset()
 		}
 		pr.done(p)
 	})
@@ -251,7 +253,22 @@ func (p *producePartition) failAppend(err error) {
 		p.fail(code, msg)
 		return
 	}
+	var bad *storage.RecordError
+	if errors.As(err, &bad) {
+		p.refuse(bad)
+		return
+	}
 	p.fail(code, err.Error())
+}
+
+// refuse names the records that a topic does not take (KIP-467). Clients show the message of each, and this one where they do not know of those.
+func (p *producePartition) refuse(bad *storage.RecordError) {
+	p.fail(codeInvalidRecord, bad.Error())
+	for _, i := range bad.Records {
+		record := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+		record.RelativeOffset, record.ErrorMessage = i, optional("the record "+bad.Reason)
+		p.out.ErrorRecords = append(p.out.ErrorRecords, record)
+	}
 }
 
 // leaderOf returns the leader of a partition and its epoch, -1 and -1 where there is none.

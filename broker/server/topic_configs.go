@@ -21,13 +21,19 @@ const (
 	configDeleteRetentionMs = "delete.retention.ms"
 	configFlushMessages     = "flush.messages"
 	configMaxMessageBytes   = "max.message.bytes"
+	configTimestampType     = "message.timestamp.type"
 	configRetentionBytes    = "retention.bytes"
 	configRetentionMs       = "retention.ms"
+	configSegmentBytes      = "segment.bytes"
+	configSegmentMs         = "segment.ms"
 )
 
 const (
 	minMessageBytes = 1024
 	maxMessageBytes = 100 << 20
+	minSegmentBytes = 14
+	// createTime and logAppendTime are the values of message.timestamp.type.
+	createTime, logAppendTime = "CreateTime", "LogAppendTime"
 	// flushEach is the value of flush.messages with which a batch counts as stored when it is on disk.
 	flushEach = 1
 	// flushNever is the one, Kafka's default, with which the operating system writes to disk in its own time.
@@ -47,7 +53,7 @@ type topicSetting struct {
 // topicSettings are the configurations that can be set, by name.
 var topicSettings = []topicSetting{
 	{
-		configCleanupPolicy, kmsg.ConfigTypeList, "How records that are no longer needed go: delete, compact or compact,delete.",
+		configCleanupPolicy, kmsg.ConfigTypeList, "How records that are no longer needed go: delete, compact, or both with a comma between them.",
 		func(c metadata.TopicConfig) string { return c.CleanupPolicy }, setCleanupPolicy,
 	},
 	{
@@ -69,12 +75,31 @@ var topicSettings = []topicSetting{
 		func(c metadata.TopicConfig) string { return formatInt(int64(c.MaxMessageBytes)) }, setMaxMessageBytes,
 	},
 	{
+		configTimestampType, kmsg.ConfigTypeString,
+		"Whose a record's timestamp is: " + createTime + ", its producer's; " + logAppendTime + ", the broker's, when it appended the record.",
+		func(c metadata.TopicConfig) string {
+			if c.LogAppendTime {
+				return logAppendTime
+			}
+			return createTime
+		}, setTimestampType,
+	},
+	{
 		configRetentionBytes, kmsg.ConfigTypeLong, "How many bytes of a partition are kept at most; -1 for no limit.",
 		func(c metadata.TopicConfig) string { return formatInt(max(c.RetentionBytes, -1)) }, setRetentionBytes,
 	},
 	{
 		configRetentionMs, kmsg.ConfigTypeLong, "How long records are kept at least, in milliseconds; -1 for ever.",
 		func(c metadata.TopicConfig) string { return formatMillis(c.RetentionTime) }, setRetentionTime,
+	},
+	{
+		configSegmentBytes, kmsg.ConfigTypeInt,
+		"The size at which a partition's log starts a new segment, in bytes; more than 1 GiB counts as that. Retention removes whole segments.",
+		func(c metadata.TopicConfig) string { return formatInt(int64(c.SegmentBytes)) }, setSegmentBytes,
+	},
+	{
+		configSegmentMs, kmsg.ConfigTypeLong, "The age at which a partition's log starts a new segment, however small the old one is, in milliseconds.",
+		func(c metadata.TopicConfig) string { return formatMillis(c.SegmentTime) }, setSegmentTime,
 	},
 }
 
@@ -92,9 +117,8 @@ var topicFacts = []topicFact{
 	{"compression.type", "producer", kmsg.ConfigTypeString, "Batches are kept as the producer compressed them."},
 	{"flush.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "flush.messages says when records are flushed; no time does."},
 	{"max.compaction.lag.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "No age of a record makes compaction begin."},
-	{"message.timestamp.after.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A record's timestamp is taken as the producer set it."},
-	{"message.timestamp.before.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A record's timestamp is taken as the producer set it."},
-	{"message.timestamp.type", "CreateTime", kmsg.ConfigTypeString, "A record's timestamp is taken as the producer set it."},
+	{"message.timestamp.after.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A producer may set any timestamp."},
+	{"message.timestamp.before.max.ms", formatInt(math.MaxInt64), kmsg.ConfigTypeLong, "A producer may set any timestamp."},
 	{"min.compaction.lag.ms", "0", kmsg.ConfigTypeLong, "No age keeps a record from being compacted."},
 	{"min.insync.replicas", "1", kmsg.ConfigTypeInt, "A partition has one replica."},
 	{"preallocate", "false", kmsg.ConfigTypeBoolean, "Segments grow as they are written."},
@@ -224,6 +248,26 @@ func setTombstoneRetention(c *metadata.TopicConfig, value string) error {
 	return err
 }
 
+func setSegmentTime(c *metadata.TopicConfig, value string) error {
+	ms, err := parseConfigInt(configSegmentMs, value, 1, math.MaxInt64)
+	c.SegmentTime = time.Duration(min(ms, maxMillis)) * time.Millisecond
+	return err
+}
+
+func setSegmentBytes(c *metadata.TopicConfig, value string) error {
+	n, err := parseConfigInt(configSegmentBytes, value, minSegmentBytes, math.MaxInt32)
+	c.SegmentBytes = int32(n)
+	return err
+}
+
+func setTimestampType(c *metadata.TopicConfig, value string) error {
+	if value != createTime && value != logAppendTime {
+		return fmt.Errorf("%w: %s must be %s or %s, not %q", metadata.ErrInvalidConfig, configTimestampType, createTime, logAppendTime, clip(value))
+	}
+	c.LogAppendTime = value == logAppendTime
+	return nil
+}
+
 func setRetentionBytes(c *metadata.TopicConfig, value string) (err error) {
 	c.RetentionBytes, err = parseConfigInt(configRetentionBytes, value, -1, math.MaxInt64)
 	return err
@@ -256,28 +300,31 @@ func parseConfigInt(name, value string, low, high int64) (int64, error) {
 	return n, nil
 }
 
-// setCleanupPolicy takes the policies in any order, as Kafka does.
+// setCleanupPolicy takes the policies in any order, and keeps it, as Kafka does.
 func setCleanupPolicy(c *metadata.TopicConfig, value string) error {
-	var del, compact bool
-	for part := range strings.SplitSeq(value, ",") {
-		switch strings.TrimSpace(part) {
-		case "delete":
-			del = true
-		case "compact":
-			compact = true
-		default:
-			return fmt.Errorf("%w: %s must be delete, compact or compact,delete, not %q", metadata.ErrInvalidConfig, configCleanupPolicy, clip(value))
+	var policies []string
+	for policy := range strings.SplitSeq(value, ",") {
+		policy = strings.TrimSpace(policy)
+		if policy != "delete" && policy != "compact" {
+			return fmt.Errorf("%w: %s must be delete, compact, or both with a comma between them, not %q",
+				metadata.ErrInvalidConfig, configCleanupPolicy, clip(value))
+		}
+		if !slices.Contains(policies, policy) {
+			policies = append(policies, policy)
 		}
 	}
-	switch {
-	case del && compact:
-		c.CleanupPolicy = "compact,delete"
-	case compact:
-		c.CleanupPolicy = "compact"
-	default:
-		c.CleanupPolicy = "delete"
-	}
+	c.CleanupPolicy = strings.Join(policies, ",")
 	return nil
+}
+
+// sameConfig says whether two configurations differ in nothing but, perhaps, the order of the cleanup policies, which not every metadata source keeps.
+func sameConfig(a, b metadata.TopicConfig) bool {
+	for _, c := range []*metadata.TopicConfig{&a, &b} {
+		policies := strings.Split(c.CleanupPolicy, ",")
+		slices.Sort(policies)
+		c.CleanupPolicy = strings.Join(policies, ",")
+	}
+	return a == b
 }
 
 // clip shortens what a client sent for a message.

@@ -22,6 +22,11 @@ func FuzzTopicConfigs(f *testing.F) {
 	}
 	f.Add("cleanup.policy", "compact,,delete", int8(2))
 	f.Add("cleanup.policy", " compact , delete ", int8(3))
+	f.Add("cleanup.policy", "delete,compact", int8(0))
+	f.Add("segment.bytes", "2147483647", int8(0))
+	f.Add("segment.bytes", "13", int8(0))
+	f.Add("segment.ms", "9223372036854775807", int8(0))
+	f.Add("message.timestamp.type", "LogAppendTime", int8(0))
 	f.Add("retention.ms", "9223372036854775807", int8(0))
 	f.Add("delete.retention.ms", "9223372036854775807", int8(0))
 	f.Add("max.message.bytes", "-1", int8(0))
@@ -48,8 +53,25 @@ func FuzzTopicConfigs(f *testing.F) {
 		if again != c {
 			t.Fatalf("%q %q makes %+v, which is shown as %+v", name, value, c, again)
 		}
-		if c.MaxMessageBytes < minMessageBytes || c.RetentionBytes < -1 || c.TombstoneRetention < 0 || c.CleanupPolicy == "" {
+		if c.MaxMessageBytes < minMessageBytes || c.RetentionBytes < -1 || c.TombstoneRetention < 0 || c.CleanupPolicy == "" ||
+			c.SegmentBytes < minSegmentBytes || c.SegmentTime <= 0 || !sameConfig(c, again) {
 			t.Fatalf("%q %q makes %+v", name, value, c)
 		}
 	})
+}
+
+func TestConfigurationsAreTheSameInAnyOrderOfTheirPolicies(t *testing.T) {
+	with := func(policy string) metadata.TopicConfig {
+		c := metadata.DefaultTopicConfig
+		c.CleanupPolicy = policy
+		return c
+	}
+	if !sameConfig(with("compact,delete"), with("delete,compact")) || !sameConfig(with("delete"), with("delete")) {
+		t.Error("an order is taken for a difference")
+	}
+	later := with("delete")
+	later.RetentionTime++
+	if sameConfig(with("compact"), with("compact,delete")) || sameConfig(with("delete"), later) {
+		t.Error("different configurations are taken for the same")
+	}
 }

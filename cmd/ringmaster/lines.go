@@ -92,6 +92,8 @@ func (c *client) produceError(err error) error {
 		return fmt.Errorf("not acknowledged within %s", max(c.timeout, kgoShortest))
 	case errors.Is(err, kerr.MessageTooLarge):
 		return errors.New("the record is larger than the topic's max.message.bytes allows")
+	case errors.Is(err, kerr.InvalidRecord):
+		return errors.New("the topic does not take the record: one that is compacted takes none without a key; give --key or --key-separator")
 	}
 	return err
 }

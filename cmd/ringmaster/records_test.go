@@ -205,6 +205,12 @@ func TestKeysGoWhereKafkaPutsThem(t *testing.T) {
 func TestProduceSaysHowManyWereAcknowledged(t *testing.T) {
 	b := startBroker(t, t.TempDir())
 	must(t, "", at(b.addr, "topic", "create", "small", "--config", "max.message.bytes=1024")...)
+	must(t, "", at(b.addr, "topic", "create", "compacted", "--config", "cleanup.policy=compact")...)
+	r := cli(t, "a\n", at(b.addr, "produce", "compacted")...)
+	if want := "ringmaster: cannot produce to compacted: line 1: the topic does not take the record: one that is compacted takes none without a key; " +
+		"give --key or --key-separator; 0 records acknowledged, 1 failed\n"; r.code != exitFailed || r.err != want {
+		t.Errorf("exit code %d, error\n%swant\n%s", r.code, r.err, want)
+	}
 	tests := map[string]struct {
 		stdin string
 		args  []string

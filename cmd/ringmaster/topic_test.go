@@ -81,7 +81,7 @@ func TestATopicIsChangedAndItsRecordsDeleted(t *testing.T) {
 	}
 	want := map[string]string{
 		"cleanup.policy": "delete", "delete.retention.ms": "3600000", "flush.messages": "9223372036854775807", "max.message.bytes": "1048588",
-		"retention.bytes": "-1", "retention.ms": "-1",
+		"message.timestamp.type": "CreateTime", "retention.bytes": "-1", "retention.ms": "-1", "segment.bytes": "134217728", "segment.ms": "604800000",
 	}
 	if diff := cmp.Diff(want, config()); diff != "" {
 		t.Errorf("the configuration of a new topic (-want +got):\n%s", diff)

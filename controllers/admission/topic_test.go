@@ -18,6 +18,7 @@ const (
 	retentionRule   = "retention.time must be a duration of at least 1s, such as 168h or 90m, or -1 to keep records for ever"
 	retentionBytes  = "retention.bytes must be -1 (no limit) or at least 1048576"
 	tombstonesRule  = "retention.tombstones must be a duration, such as 24h or 90m"
+	segmentTimeRule = "segment.time must be a duration of at least 1ms, such as 168h or 90m"
 	offsetsConstant = "the number of partitions of __consumer_offsets cannot be changed: groups would lose their offsets"
 )
 
@@ -30,6 +31,7 @@ var _ = Describe("a Topic", func() {
 		Expect(obj.Object["spec"]).To(Equal(map[string]any{
 			"partitions": int64(1), "partitioner": "KeyHash", "cleanupPolicy": "Delete", "deletionPolicy": "Retain",
 			"maxMessageBytes": int64(1048588), "retention": map[string]any{"time": "168h", "bytes": int64(-1), "tombstones": "24h"}, "flush": "Sync",
+			"segment": map[string]any{"bytes": int64(134217728), "time": "168h"}, "timestamps": "CreateTime",
 		}))
 	})
 
@@ -53,7 +55,13 @@ var _ = Describe("a Topic", func() {
 		Entry("tombstones for as long as can be counted", `{retention: {tombstones: 9223372036854ms}}`),
 		Entry("a flush of each batch", `{flush: Sync}`),
 		Entry("a flush by the operating system", `{flush: Os}`),
-		Entry("everything", `{clusterRef: web, topicName: orders, partitions: 12, partitioner: Sticky, retention: {time: 90m, bytes: 1073741824, tombstones: 1h30m}, flush: Os, cleanupPolicy: Compact, maxMessageBytes: 1024, deletionPolicy: Delete}`),
+		Entry("segments of the smallest size", `{segment: {bytes: 14}}`),
+		Entry("segments of the largest size", `{segment: {bytes: 2147483647}}`),
+		Entry("segments of the shortest time", `{segment: {time: 1ms}}`),
+		Entry("segments for as long as can be counted", `{segment: {time: 9223372036854ms}}`),
+		Entry("timestamps of the producer", `{timestamps: CreateTime}`),
+		Entry("timestamps of the broker", `{timestamps: LogAppendTime}`),
+		Entry("everything", `{clusterRef: web, topicName: orders, partitions: 12, partitioner: Sticky, retention: {time: 90m, bytes: 1073741824, tombstones: 1h30m}, flush: Os, segment: {bytes: 1048576, time: 1h30m}, timestamps: LogAppendTime, cleanupPolicy: Compact, maxMessageBytes: 1024, deletionPolicy: Delete}`),
 	)
 
 	DescribeTable("is refused with", a.refuses(),
@@ -86,6 +94,15 @@ var _ = Describe("a Topic", func() {
 		Entry("tombstones for no time that is given", `{retention: {tombstones: ""}}`, tombstonesRule),
 		Entry("tombstones beyond what can be counted", `{retention: {tombstones: 9999999999h}}`, "retention.tombstones"),
 		Entry("an unknown flush", `{flush: Never}`, `spec.flush: Unsupported value: "Never": supported values: "Sync", "Os"`),
+		Entry("segments that are too small", `{segment: {bytes: 13}}`, "spec.segment.bytes in body should be greater than or equal to 14"),
+		Entry("segments that are too large", `{segment: {bytes: 2147483648}}`, "spec.segment.bytes in body should be less than or equal to 2147483647"),
+		Entry("segments for no time", `{segment: {time: 0s}}`, segmentTimeRule),
+		Entry("segments for a time that is too short", `{segment: {time: 0.5ms}}`, segmentTimeRule),
+		Entry("segments for days", `{segment: {time: 7d}}`, segmentTimeRule),
+		Entry("segments for ever", `{segment: {time: "-1"}}`, segmentTimeRule),
+		Entry("segments for no time that is given", `{segment: {time: ""}}`, segmentTimeRule),
+		Entry("segments beyond what can be counted", `{segment: {time: 9999999999h}}`, "segment.time"),
+		Entry("unknown timestamps", `{timestamps: Now}`, `spec.timestamps: Unsupported value: "Now": supported values: "CreateTime", "LogAppendTime"`),
 		Entry("no bytes", `{retention: {bytes: 0}}`, retentionBytes),
 		Entry("too few bytes", `{retention: {bytes: 1048575}}`, retentionBytes),
 		Entry("messages that are too small", `{maxMessageBytes: 1023}`, "spec.maxMessageBytes in body should be greater than or equal to 1024"),
@@ -96,7 +113,7 @@ var _ = Describe("a Topic", func() {
 	DescribeTable("may change", a.acceptsChange(),
 		Entry("to more partitions", `{partitions: 4}`, `{partitions: 5}`),
 		Entry("nothing", `{topicName: orders, clusterRef: web}`, `{topicName: orders, clusterRef: web}`),
-		Entry("what is not fixed", `{}`, `{partitioner: RoundRobin, retention: {time: 1h, tombstones: 1h}, flush: Os, cleanupPolicy: Compact, maxMessageBytes: 2048, deletionPolicy: Delete}`),
+		Entry("what is not fixed", `{}`, `{partitioner: RoundRobin, retention: {time: 1h, tombstones: 1h}, flush: Os, segment: {bytes: 1048576, time: 1h}, timestamps: LogAppendTime, cleanupPolicy: Compact, maxMessageBytes: 2048, deletionPolicy: Delete}`),
 		Entry("__consumer_offsets in other ways", `{topicName: __consumer_offsets, partitions: 16}`, `{topicName: __consumer_offsets, partitions: 16, maxMessageBytes: 2048}`),
 	)
 

@@ -20,7 +20,10 @@
 //	        "cleanup.policy": "delete",
 //	        "max.message.bytes": 1048588,
 //	        "delete.retention.ms": 86400000,
-//	        "flush.messages": 1
+//	        "flush.messages": 1,
+//	        "segment.bytes": 134217728,
+//	        "segment.ms": 604800000,
+//	        "message.timestamp.type": "CreateTime"
 //	      }
 //	    }
 //	  ],
@@ -31,6 +34,8 @@
 //	    }
 //	  ]
 //	}
+//
+// An entry of config from delete.retention.ms on may be missing: then it has its default, as in the files of brokers that did not have it.
 //
 // Ids are 16 bytes in unpadded URL-safe base64, as Kafka prints them. The cluster id is drawn at random when the file is
 // made and kept. deleted names topics whose records may still be on disk: a topic goes onto that list in the same write that

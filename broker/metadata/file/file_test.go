@@ -68,7 +68,10 @@ func TestFirstStartMakesTheClusterAndTheOffsetsTopic(t *testing.T) {
 func TestTopicsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	m := mustOpen(t, dir, Options{DefaultPartitions: 3})
-	config := metadata.TopicConfig{RetentionTime: time.Hour, RetentionBytes: 1 << 20, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048, TombstoneRetention: time.Minute, FlushOS: true}
+	config := metadata.TopicConfig{
+		RetentionTime: time.Hour, RetentionBytes: 1 << 20, CleanupPolicy: "delete,compact", MaxMessageBytes: 2048, TombstoneRetention: time.Minute, FlushOS: true,
+		SegmentBytes: 14, SegmentTime: time.Millisecond, LogAppendTime: true,
+	}
 	if err := m.CreateTopic(t.Context(), metadata.NewTopic{Name: "orders", Partitions: 12, Config: config}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +158,7 @@ func TestAFileOfABrokerThatKnewLessIsRead(t *testing.T) {
 	}
 	want := metadata.TopicConfig{
 		RetentionTime: time.Second, RetentionBytes: -1, CleanupPolicy: "delete", MaxMessageBytes: 2000, TombstoneRetention: 24 * time.Hour,
+		SegmentBytes: 128 << 20, SegmentTime: 168 * time.Hour,
 	}
 	if got := mustOpen(t, dir, Options{}).Snapshot().Topics["a"].Config; got != want {
 		t.Errorf("config = %+v, want %+v", got, want)
@@ -202,6 +206,11 @@ func TestRefusals(t *testing.T) {
 		"10001 partitions":                      {create("many", 10001, metadata.TopicConfig{}), metadata.ErrInvalidPartitions},
 		"an unknown cleanup policy":             {configured(func(c *metadata.TopicConfig) { c.CleanupPolicy = "burn" }), metadata.ErrInvalidConfig},
 		"a message size of a byte":              {configured(func(c *metadata.TopicConfig) { c.MaxMessageBytes = 1 }), metadata.ErrInvalidConfig},
+		"segments of 13 bytes":                  {configured(func(c *metadata.TopicConfig) { c.SegmentBytes = 13 }), metadata.ErrInvalidConfig},
+		"segments of minus one byte":            {configured(func(c *metadata.TopicConfig) { c.SegmentBytes = -1 }), metadata.ErrInvalidConfig},
+		"segments of a microsecond":             {configured(func(c *metadata.TopicConfig) { c.SegmentTime = time.Microsecond }), metadata.ErrInvalidConfig},
+		"segments of less than no time":         {configured(func(c *metadata.TopicConfig) { c.SegmentTime = -time.Hour }), metadata.ErrInvalidConfig},
+		"a cleanup policy twice":                {configured(func(c *metadata.TopicConfig) { c.CleanupPolicy = "delete,delete" }), metadata.ErrInvalidConfig},
 		"a retention of minus two bytes":        {configured(func(c *metadata.TopicConfig) { c.RetentionBytes = -2 }), metadata.ErrInvalidConfig},
 		"fewer partitions":                      {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 3) }, metadata.ErrInvalidPartitions},
 		"as many partitions as before":          {func(ctx context.Context, m *Metadata) error { return m.CreatePartitions(ctx, "orders", 4) }, metadata.ErrInvalidPartitions},
@@ -386,6 +395,11 @@ func TestADamagedFileIsOneErrorThatNamesIt(t *testing.T) {
 		"an illegal name":           {replace(`"orders"`, `"or/ders"`), "invalid topic name"},
 		"a topic that is there twice": {replace(`"orders"`, `"`+v1alpha1.TopicConsumerOffsets+`"`),
 			"twice"},
+		"segments of 13 bytes":             {replace(`"segment.bytes": 134217728`, `"segment.bytes": 13`), "segment.bytes"},
+		"segments of more than 32 bits":    {replace(`"segment.bytes": 134217728`, `"segment.bytes": 2147483648`), "segment.bytes"},
+		"segments of minus a time":         {replace(`"segment.ms": 604800000`, `"segment.ms": -1`), "segment.ms"},
+		"segments beyond all time":         {replace(`"segment.ms": 604800000`, `"segment.ms": 9223372036854775807`), "segment.ms"},
+		"timestamps that nobody knows":     {replace(`"CreateTime"`, `"NoTime"`), "message.timestamp.type"},
 		"a flush that nobody knows":        {replace(`"flush.messages": 1`, `"flush.messages": 100`), "flush.messages"},
 		"tombstones kept for minus a time": {replace(`"delete.retention.ms": 86400000`, `"delete.retention.ms": -1`), "delete.retention.ms"},
 		"tombstones kept beyond all time":  {replace(`"delete.retention.ms": 86400000`, `"delete.retention.ms": 9223372036854775807`), "delete.retention.ms"},
@@ -438,6 +452,9 @@ func TestNothingIsWrittenWhereNothingChanged(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"version":1,"clusterID":"x","topics":[{"name":"a","id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":1,"config":{"retention.ms":0,` +
+		`"retention.bytes":5,"cleanup.policy":"delete,compact","max.message.bytes":2000,"delete.retention.ms":0,"flush.messages":9223372036854775807,` +
+		`"segment.bytes":14,"segment.ms":1,"message.timestamp.type":"LogAppendTime"}}]}`))
 	f.Add([]byte(`{"version":1,"clusterID":"x","topics":[]}`))
 	f.Add([]byte(`{"version":1,"clusterID":"x","topics":[{"name":"a","id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":1,` +
 		`"config":{"retention.ms":-1,"retention.bytes":-1,"cleanup.policy":"delete","max.message.bytes":2000}}],"deleted":[{"name":"b","id":"AAAAAAAAAAAAAAAAAAAAAA"},{"name":"a","id":"AAAAAAAAAAAAAAAAAAAAAA"}]}`))

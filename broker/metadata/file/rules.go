@@ -5,6 +5,7 @@ package file
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
@@ -13,6 +14,7 @@ const (
 	maxPartitions = 10000
 	minMessage    = 1024
 	maxMessage    = 100 << 20
+	minSegment    = 14
 )
 
 // topicName is Kafka's rule for the names of topics; "." and ".." are refused too.
@@ -52,11 +54,15 @@ func checkConfig(name string, c metadata.TopicConfig) error {
 		return refuse("max.message.bytes must be from %d to %d, not %d", minMessage, maxMessage, c.MaxMessageBytes)
 	case c.TombstoneRetention < 0:
 		return refuse("delete.retention.ms must be 0 or more, not %d", c.TombstoneRetention.Milliseconds())
+	case c.SegmentBytes != 0 && c.SegmentBytes < minSegment:
+		return refuse("segment.bytes must be %d or more, not %d", minSegment, c.SegmentBytes)
+	case c.SegmentTime != 0 && c.SegmentTime < time.Millisecond:
+		return refuse("segment.ms must be 1 or more, not %d", c.SegmentTime.Milliseconds())
 	}
 	switch c.CleanupPolicy {
-	case "delete", "compact", "compact,delete":
+	case "delete", "compact", "compact,delete", "delete,compact":
 		return nil
 	default:
-		return refuse("cleanup.policy must be delete, compact or compact,delete, not %q", clip(c.CleanupPolicy))
+		return refuse("cleanup.policy must be delete, compact or both with a comma between them, not %q", clip(c.CleanupPolicy))
 	}
 }

@@ -92,13 +92,22 @@ type (
 		CleanupPolicy   string `json:"cleanup.policy"`
 		MaxMessageBytes int32  `json:"max.message.bytes"`
 		// These are null in files of brokers that did not have them.
-		DeleteRetentionMs *int64 `json:"delete.retention.ms"`
-		FlushMessages     *int64 `json:"flush.messages"`
+		DeleteRetentionMs *int64  `json:"delete.retention.ms"`
+		FlushMessages     *int64  `json:"flush.messages"`
+		SegmentBytes      *int32  `json:"segment.bytes"`
+		SegmentMs         *int64  `json:"segment.ms"`
+		TimestampType     *string `json:"message.timestamp.type"`
 	}
 )
 
-// flushNever is Kafka's default of flush.messages: the operating system flushes.
-const flushNever = math.MaxInt64
+const (
+	// flushNever is Kafka's default of flush.messages: the operating system flushes.
+	flushNever = math.MaxInt64
+	// createTime and logAppendTime are Kafka's values of message.timestamp.type.
+	createTime, logAppendTime = "CreateTime", "LogAppendTime"
+	// maxMillis is the longest time.Duration in milliseconds.
+	maxMillis = math.MaxInt64 / int64(time.Millisecond)
+)
 
 // store reads and writes the file.
 type store struct {
@@ -265,9 +274,12 @@ func decodeTopic(j topicJSON) (topic, error) {
 }
 
 func encodeConfig(c metadata.TopicConfig) configJSON {
-	tombstones, flush := c.TombstoneRetention.Milliseconds(), int64(1)
+	tombstones, segment, flush, timestamps := c.TombstoneRetention.Milliseconds(), c.SegmentTime.Milliseconds(), int64(1), createTime
 	if c.FlushOS {
 		flush = flushNever
+	}
+	if c.LogAppendTime {
+		timestamps = logAppendTime
 	}
 	return configJSON{
 		RetentionMs:       retentionMs(c.RetentionTime),
@@ -276,6 +288,9 @@ func encodeConfig(c metadata.TopicConfig) configJSON {
 		MaxMessageBytes:   c.MaxMessageBytes,
 		DeleteRetentionMs: &tombstones,
 		FlushMessages:     &flush,
+		SegmentBytes:      &c.SegmentBytes,
+		SegmentMs:         &segment,
+		TimestampType:     &timestamps,
 	}
 }
 
@@ -286,12 +301,20 @@ func decodeConfig(j configJSON) (metadata.TopicConfig, error) {
 		CleanupPolicy:      j.CleanupPolicy,
 		MaxMessageBytes:    j.MaxMessageBytes,
 		TombstoneRetention: metadata.DefaultTopicConfig.TombstoneRetention,
+		SegmentBytes:       metadata.DefaultTopicConfig.SegmentBytes,
+		SegmentTime:        metadata.DefaultTopicConfig.SegmentTime,
 	}
-	if ms := j.DeleteRetentionMs; ms != nil {
-		if *ms < 0 || *ms > math.MaxInt64/int64(time.Millisecond) {
-			return c, fmt.Errorf("delete.retention.ms %d is out of range", *ms)
+	if err := errors.Join(setMillis(&c.TombstoneRetention, "delete.retention.ms", j.DeleteRetentionMs), setMillis(&c.SegmentTime, "segment.ms", j.SegmentMs)); err != nil {
+		return c, err
+	}
+	if j.SegmentBytes != nil {
+		c.SegmentBytes = *j.SegmentBytes
+	}
+	if t := j.TimestampType; t != nil {
+		if *t != createTime && *t != logAppendTime {
+			return c, fmt.Errorf("message.timestamp.type is %q, neither %s nor %s", clip(*t), createTime, logAppendTime)
 		}
-		c.TombstoneRetention = time.Duration(*ms) * time.Millisecond
+		c.LogAppendTime = *t == logAppendTime
 	}
 	if n := j.FlushMessages; n != nil {
 		if *n != 1 && *n != flushNever {
@@ -300,6 +323,18 @@ func decodeConfig(j configJSON) (metadata.TopicConfig, error) {
 		c.FlushOS = *n == flushNever
 	}
 	return c, nil
+}
+
+// setMillis sets a time to the milliseconds of an entry, if the file has it.
+func setMillis(d *time.Duration, name string, ms *int64) error {
+	switch {
+	case ms == nil:
+		return nil
+	case *ms < 0 || *ms > maxMillis:
+		return fmt.Errorf("%s %d is out of range", name, *ms)
+	}
+	*d = time.Duration(*ms) * time.Millisecond
+	return nil
 }
 
 func encodeID(id metadata.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
@@ -323,7 +358,7 @@ func retentionMs(d time.Duration) int64 {
 
 // retentionTime is the retention time of milliseconds; what time.Duration cannot hold (292 years) is for ever.
 func retentionTime(ms int64) time.Duration {
-	if ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) {
+	if ms < 0 || ms > maxMillis {
 		return -1
 	}
 	return time.Duration(ms) * time.Millisecond

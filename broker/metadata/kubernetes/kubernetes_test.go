@@ -158,7 +158,10 @@ var _ = Describe("metadata from Kubernetes", func() {
 	It("makes, grows and deletes Topic resources", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		m, _ := w.started(env.Config)
-		config := metadata.TopicConfig{RetentionTime: 90 * time.Minute, RetentionBytes: 1 << 21, CleanupPolicy: "compact", MaxMessageBytes: 4096, FlushOS: true}
+		config := metadata.TopicConfig{
+			RetentionTime: 90 * time.Minute, RetentionBytes: 1 << 21, CleanupPolicy: "compact", MaxMessageBytes: 4096, FlushOS: true,
+			SegmentBytes: 200, SegmentTime: 100 * time.Millisecond, LogAppendTime: true,
+		}
 		Expect(m.CreateTopic(ctx, metadata.NewTopic{Name: "My_Topic", Partitions: -1, Config: config})).To(Succeed())
 		resource := kubernetes.ResourceName("My_Topic")
 		t := w.get(ctx, resource)
@@ -167,6 +170,7 @@ var _ = Describe("metadata from Kubernetes", func() {
 			ClusterRef: "events", TopicName: "My_Topic", Partitions: 4, Partitioner: v1alpha1.PartitionerKeyHash,
 			Retention: v1alpha1.RetentionSpec{Time: "90m", Bytes: 1 << 21, Tombstones: "0h"}, Flush: v1alpha1.FlushOS, CleanupPolicy: v1alpha1.CleanupCompact,
 			MaxMessageBytes: 4096, DeletionPolicy: v1alpha1.DeletionRetain,
+			Segment: v1alpha1.SegmentSpec{Bytes: 200, Time: "100ms"}, Timestamps: v1alpha1.TimestampLogAppend,
 		}))
 		w.place(ctx, resource)
 		Eventually(names(m)).Should(ConsistOf("My_Topic"))
@@ -191,10 +195,10 @@ var _ = Describe("metadata from Kubernetes", func() {
 		want := w.get(ctx, "orders").Spec
 		Expect(m.AlterTopicConfig(ctx, "orders", func(c metadata.TopicConfig) (metadata.TopicConfig, error) {
 			Expect(c).To(Equal(metadata.DefaultTopicConfig))
-			c.RetentionTime, c.FlushOS = time.Hour, true
+			c.RetentionTime, c.FlushOS, c.SegmentBytes, c.LogAppendTime = time.Hour, true, 4096, true
 			return c, nil
 		})).To(Succeed())
-		want.Retention.Time, want.Flush = "1h", v1alpha1.FlushOS
+		want.Retention.Time, want.Flush, want.Segment.Bytes, want.Timestamps = "1h", v1alpha1.FlushOS, 4096, v1alpha1.TimestampLogAppend
 		Expect(w.get(ctx, "orders").Spec).To(Equal(want))
 		Eventually(func() bool { return m.Snapshot().Topics["orders"].Config.FlushOS }).Should(BeTrue())
 

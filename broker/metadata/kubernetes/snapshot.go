@@ -115,6 +115,13 @@ func configOf(s v1alpha1.TopicSpec) metadata.TopicConfig {
 		c.CleanupPolicy = p
 	}
 	c.FlushOS = s.Flush == v1alpha1.FlushOS
+	if s.Segment.Bytes > 0 {
+		c.SegmentBytes = s.Segment.Bytes
+	}
+	if d, err := time.ParseDuration(s.Segment.Time); err == nil {
+		c.SegmentTime = d
+	}
+	c.LogAppendTime = s.Timestamps == v1alpha1.TimestampLogAppend
 	return c
 }
 

@@ -113,12 +113,14 @@ func TestTopicOf(t *testing.T) {
 		t.Spec.MaxMessageBytes = 2048
 		t.Spec.Retention.Tombstones = "90s"
 		t.Spec.Flush = v1alpha1.FlushOS
+		t.Spec.Segment = v1alpha1.SegmentSpec{Bytes: 14, Time: "1ms"}
+		t.Spec.Timestamps = v1alpha1.TimestampLogAppend
 	}))
 	want := &metadata.Topic{
 		Name: "orders", ID: metadata.TopicID{10, 10, 10, 10, 15: 10}, Leaders: []int32{1, 2, 1}, DeleteData: true,
 		Config: metadata.TopicConfig{
 			RetentionTime: time.Hour, RetentionBytes: -1, CleanupPolicy: "compact,delete", MaxMessageBytes: 2048,
-			TombstoneRetention: 90 * time.Second, FlushOS: true,
+			TombstoneRetention: 90 * time.Second, FlushOS: true, SegmentBytes: 14, SegmentTime: time.Millisecond, LogAppendTime: true,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -145,6 +147,9 @@ func TestASpecSaysWhatItsConfigurationSays(t *testing.T) {
 		"tombstones kept for a year":    {changed(func(c *metadata.TopicConfig) { c.TombstoneRetention = 8760 * time.Hour }), map[string]any{"retention": map[string]any{"tombstones": "8760h"}}},
 		"tombstones that may go":        {changed(func(c *metadata.TopicConfig) { c.TombstoneRetention = 0 }), map[string]any{"retention": map[string]any{"tombstones": "0h"}}},
 		"a flush by the system, and so": {changed(func(c *metadata.TopicConfig) { c.FlushOS, c.RetentionBytes = true, 1<<20 }), map[string]any{"flush": v1alpha1.FlushOS, "retention": map[string]any{"bytes": int64(1 << 20)}}},
+		"small segments":                {changed(func(c *metadata.TopicConfig) { c.SegmentBytes = 14 }), map[string]any{"segment": map[string]any{"bytes": int32(14)}}},
+		"short-lived segments":          {changed(func(c *metadata.TopicConfig) { c.SegmentTime = 50 * time.Millisecond }), map[string]any{"segment": map[string]any{"time": "50ms"}}},
+		"timestamps of the broker":      {changed(func(c *metadata.TopicConfig) { c.LogAppendTime = true }), map[string]any{"timestamps": v1alpha1.TimestampLogAppend}},
 		"compaction": {changed(func(c *metadata.TopicConfig) { c.CleanupPolicy, c.MaxMessageBytes = "compact,delete", 2048 }),
 			map[string]any{"cleanupPolicy": v1alpha1.CleanupCompactDelete, "maxMessageBytes": int32(2048)}},
 	}
@@ -159,6 +164,18 @@ func TestASpecSaysWhatItsConfigurationSays(t *testing.T) {
 				t.Errorf("changed fields (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestASpecDoesNotKeepTheOrderOfCleanupPolicies(t *testing.T) {
+	t.Parallel()
+	a, b := metadata.DefaultTopicConfig, metadata.DefaultTopicConfig
+	a.CleanupPolicy, b.CleanupPolicy = "compact,delete", "delete,compact"
+	if diff := cmp.Diff(map[string]any{}, changedFields(configSpec(a), configSpec(b))); diff != "" {
+		t.Errorf("changed fields (-want +got):\n%s", diff)
+	}
+	if got := configOf(configSpec(b)); got != a {
+		t.Errorf("the spec of %+v says %+v", b, got)
 	}
 }
 

@@ -69,6 +69,8 @@ func configSpec(c metadata.TopicConfig) v1alpha1.TopicSpec {
 		Retention:       v1alpha1.RetentionSpec{Time: "-1", Bytes: c.RetentionBytes, Tombstones: formatDuration(c.TombstoneRetention)},
 		MaxMessageBytes: c.MaxMessageBytes,
 		Flush:           v1alpha1.FlushSync,
+		Segment:         v1alpha1.SegmentSpec{Bytes: c.SegmentBytes, Time: formatDuration(c.SegmentTime)},
+		Timestamps:      v1alpha1.TimestampCreate,
 	}
 	if c.RetentionTime >= 0 {
 		spec.Retention.Time = formatDuration(c.RetentionTime)
@@ -76,10 +78,16 @@ func configSpec(c metadata.TopicConfig) v1alpha1.TopicSpec {
 	if c.FlushOS {
 		spec.Flush = v1alpha1.FlushOS
 	}
+	if c.LogAppendTime {
+		spec.Timestamps = v1alpha1.TimestampLogAppend
+	}
 	for policy, name := range cleanupPolicies {
 		if name == c.CleanupPolicy {
 			spec.CleanupPolicy = policy
 		}
+	}
+	if c.CleanupPolicy == "delete,compact" { // the order is not kept
+		spec.CleanupPolicy = v1alpha1.CleanupCompactDelete
 	}
 	return spec
 }
@@ -170,7 +178,7 @@ func (m *Metadata) AlterTopicConfig(ctx context.Context, topic string, change me
 
 // changedFields returns the fields in which two specs' configurations differ, as the second has them.
 func changedFields(before, after v1alpha1.TopicSpec) map[string]any {
-	fields, retention := map[string]any{}, map[string]any{}
+	fields, retention, segment := map[string]any{}, map[string]any{}, map[string]any{}
 	set := func(to map[string]any, name string, before, after any) {
 		if before != after {
 			to[name] = after
@@ -179,11 +187,17 @@ func changedFields(before, after v1alpha1.TopicSpec) map[string]any {
 	set(retention, "time", before.Retention.Time, after.Retention.Time)
 	set(retention, "bytes", before.Retention.Bytes, after.Retention.Bytes)
 	set(retention, "tombstones", before.Retention.Tombstones, after.Retention.Tombstones)
+	set(segment, "bytes", before.Segment.Bytes, after.Segment.Bytes)
+	set(segment, "time", before.Segment.Time, after.Segment.Time)
 	set(fields, "cleanupPolicy", before.CleanupPolicy, after.CleanupPolicy)
 	set(fields, "flush", before.Flush, after.Flush)
 	set(fields, "maxMessageBytes", before.MaxMessageBytes, after.MaxMessageBytes)
+	set(fields, "timestamps", before.Timestamps, after.Timestamps)
 	if len(retention) > 0 {
 		fields["retention"] = retention
+	}
+	if len(segment) > 0 {
+		fields["segment"] = segment
 	}
 	return fields
 }

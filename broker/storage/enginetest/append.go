@@ -157,6 +157,51 @@ func written(t *testing.T, open Opener) {
 	wantRead(t, l, 0, 1, placed(b, 0, 0))
 }
 
+func openFlush(t *testing.T, e storage.Engine, f storage.Flush) storage.Log {
+	t.Helper()
+	l, err := e.Open(context.Background(), orders, 0, storage.Config{Flush: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func flushOS(t *testing.T, open Opener) {
+	e := open(t)
+	l := openFlush(t, e, storage.FlushOS)
+	b := Simple("a", "b")
+	for i := range int64(30) {
+		add(t, l, 2*i, b)
+		wantBounds(t, l, 0, 2*(i+1))
+		wantRead(t, l, 2*i, 1, placed(b, 2*i, 0))
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = start(t, open)
+	l = openFlush(t, e, storage.FlushOS)
+	wantBounds(t, l, 0, 60)
+	add(t, l, 60, b)
+	if err := l.Trim(context.Background(), 62); err != nil {
+		t.Fatal(err)
+	}
+	wantBounds(t, l, 62, 62)
+}
+
+func changeFlush(t *testing.T, open Opener) {
+	e := start(t, open)
+	b := Batch{Producer: 3, Records: Values("a")}
+	for i := range int64(20) {
+		l := openFlush(t, e, storage.Flush(i%2))
+		b.Sequence = int32(i)
+		add(t, l, i, b.Encode())
+		wantBounds(t, l, 0, i+1)
+		l = openFlush(t, e, storage.Flush((i+1)%2))
+		add(t, l, i, b.Encode()) // sent again
+		wantBounds(t, l, 0, i+1)
+	}
+}
+
 // send is a batch of an idempotent producer and what its append must give.
 type send struct {
 	producer int64

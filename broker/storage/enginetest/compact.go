@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing" //nolint:depguard // a library for tests
 	"time"
@@ -239,10 +240,20 @@ func keyless(t *testing.T, open Opener) {
 	zipped := mixed
 	zipped.Gzip = true
 	garbage := Batch{Attributes: attrGzip, Records: mixed.Records}.Encode()
-	for name, b := range map[string][]byte{"plain": mixed.Encode(), "compressed": zipped.Encode(), "not to be decompressed": garbage} {
-		if _, err := l.Append(context.Background(), b, storage.Synced); !errors.Is(err, storage.ErrInvalidBatch) {
+	for name, b := range map[string][]byte{"plain": mixed.Encode(), "compressed": zipped.Encode()} {
+		_, err := l.Append(context.Background(), b, storage.Synced)
+		var bad *storage.RecordError
+		if !errors.Is(err, storage.ErrInvalidRecord) || !errors.As(err, &bad) || !slices.Equal(bad.Records, []int32{1}) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if _, err := l.Append(context.Background(), garbage, storage.Synced); !errors.Is(err, storage.ErrInvalidBatch) {
+		t.Errorf("not to be decompressed: %v", err)
+	}
+	many := Batch{Records: Values(make([]string, 200)...)}.Encode()
+	var bad *storage.RecordError
+	if _, err := l.Append(context.Background(), many, storage.Synced); !errors.As(err, &bad) || len(bad.Records) != 100 || bad.Records[99] != 99 {
+		t.Errorf("200 records: %v", err)
 	}
 	wantBounds(t, l, 0, 0)
 	empty := keyedBatch("=1")

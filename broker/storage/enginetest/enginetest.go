@@ -41,10 +41,15 @@ func Run(t *testing.T, fresh func(t *testing.T) Opener) {
 		"a closed engine refuses everything":                           closed,
 		"everything is there after a restart":                          restart,
 		"a random life is that of the model":                           randomLife,
+		"a log that flushes as the OS does stores what is appended":    flushOS,
+		"a log may change how it flushes":                              changeFlush,
 		"compaction leaves the newest record of each key":              compacted,
 		"a tombstone stays for its time, then goes":                    tombstones,
 		"a compacted log takes no record without a key":                keyless,
 		"a random life of a compacted log keeps what it must":          compactedLife,
+		"a log gives its records the time of the append if it is to":   appendTimes,
+		"a batch that is sent again says when it was appended":         appendTimeOfDuplicates,
+		"small and short-lived segments hold the same records":         smallSegments,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, fresh(t)) })

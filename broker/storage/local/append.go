@@ -145,7 +145,7 @@ func (l *commitLog) makeRoom(g *group) error {
 	if !due {
 		return nil
 	}
-	return l.roll()
+	return l.startSegment()
 }
 
 // sealAged seals the active segment where it is old.
@@ -159,7 +159,7 @@ func (l *commitLog) sealAged(now time.Time) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	return l.roll()
+	return l.startSegment()
 }
 
 // segmentBytes is the size at which a new segment is started; mu is held.
@@ -203,7 +203,7 @@ func (l *commitLog) roll() error {
 	l.active().sealed = true
 	l.active().index = nil // it is in the index file
 	l.segments = append(slices.Clone(l.segments), next)
-	l.hwPos, l.syncedSize = 0, 0
+	l.hwPos, l.snapshot = 0, end
 	return nil
 }
 

@@ -5,9 +5,11 @@ package local
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
@@ -37,6 +39,25 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAppendOS appends batches of 64 KiB to a log that flushes as the OS does, and tells how long the slowest hundredth of the appends take.
+func BenchmarkAppendOS(b *testing.B) {
+	l := openFlush(b, openEngine(b, b.TempDir(), Options{}), storage.FlushOS)
+	batch := bytes.Repeat(kilobyte(), 64)
+	times := make([]time.Duration, 0, b.N)
+	b.SetBytes(int64(len(batch)))
+	b.ReportAllocs()
+	for b.Loop() {
+		began := time.Now()
+		if _, err := l.Append(context.Background(), batch, storage.Synced); err != nil {
+			b.Fatal(err)
+		}
+		times = append(times, time.Since(began))
+	}
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)*99/100].Microseconds()), "p99-µs")
+	b.ReportMetric(float64(times[len(times)-1].Microseconds()), "max-µs")
 }
 
 func BenchmarkParallelAppendSynced(b *testing.B) {

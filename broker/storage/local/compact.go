@@ -31,7 +31,7 @@ var (
 )
 
 // Compact compacts all logs that are open and whose topics ask for it, one after the other, up to their ends: their active segments are sealed
-// first. now is the time from which on new tombstones are kept. The engine compacts by itself, every Options.RetentionCheckInterval, the logs that
+// first. now is the time from which on new tombstones are kept. The engine compacts by itself (see Options.RetentionCheckInterval) the logs that
 // have enough to gain.
 func (e *Engine) Compact(now time.Time) error { return e.compact(now, true) }
 
@@ -160,7 +160,10 @@ func (l *commitLog) isDirty(compacted int64) bool {
 func (l *commitLog) sealedFrom(compacted int64) (segments []view, from int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.segments[:len(l.segments)-1] {
+	for i, s := range l.segments[:len(l.segments)-1] {
+		if !s.sealed {
+			break
+		}
 		segments = append(segments, l.viewOf(i))
 	}
 	return segments, max(compacted, l.start)
@@ -179,12 +182,19 @@ func (c *cleaner) pass(segments []view, from, end int64) (upTo int64, err error)
 	for n < len(segments) && segments[n].base < upTo {
 		n++
 	}
-	for _, g := range groups(segments[:n], c.log.segmentLimit()) {
+	for _, g := range groups(segments[:n], c.log.mergeLimit()) {
 		if err := c.cleanGroup(g); err != nil {
 			return 0, err
 		}
 	}
 	return upTo, nil
+}
+
+// mergeLimit is how large a segment may become that is made of several.
+func (l *commitLog) mergeLimit() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.segmentBytes()
 }
 
 // groups splits segments into neighbours that one segment of at most so many bytes can hold; larger ones stay alone.

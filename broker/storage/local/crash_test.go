@@ -89,6 +89,7 @@ func TestEveryAcknowledgedRecordSurvivesAKillAndThenACrash(t *testing.T) {
 		m.fault = crashFrom(n)
 		w := newWorld(t, m, seed, kind)
 		w.live(worldSteps)
+		m.die()
 		k := m.killed()
 		w.restart(k)
 		w.check()

@@ -11,7 +11,7 @@
 //	                              by how often it was made anew (from 1, without leading zeros)
 //	  <as its segment>.index      the index of a sealed segment
 //	  <as its segment>.cleaned    a segment that compaction is making; removed at the next start
-//	  <as the file>.tmp           a meta, producers or compacted file that is not whole yet; removed at the next start
+//	  <as the file>.tmp           a meta, synced, producers or compacted file that is not whole yet; removed at the next start
 //	  meta                        leader epoch and start offset
 //	  synced                      the mark: how much was on disk at the last fsync
 //	  producers                   the idempotent producers at the base of the last segment
@@ -20,7 +20,10 @@
 //	deleted~<n>/                  a partition's directory that is being deleted; removed at the next start
 //
 // Topic names are Kafka's, [a-zA-Z0-9._-]{1,249} other than "." and "..", so the last '-' splits a directory's name. Other names are
-// left alone. The last segment is the active one, which is appended to; the others are sealed and never change.
+// left alone. The last segment is the active one, which is appended to; the others are sealed and never change. The active one is sealed, and
+// another started, before an append would bring it beyond Config.SegmentBytes (Options.SegmentBytes by default, 1 GiB at most), and when it has
+// the age of Config.SegmentTime, counted from its first append or, where that is later, from when the log was opened: before the next append, or
+// by the check of retention.
 //
 // All integers are big-endian. A CRC is a CRC-32C (Castagnoli) of all bytes of the file before it.
 //
@@ -28,8 +31,9 @@
 //
 // Record batches of format v2, one after the other, as their producers made and compressed them. Two fields are the log's: the base
 // offset, bytes 0 to 7, and the partition leader epoch, bytes 12 to 15. A batch's CRC-32C covers it from its attributes, byte 21, on,
-// so that setting them leaves it valid. Every batch's base offset is the one after the last offset of the batch before it, and its record
-// count one more than its last offset delta; not so in a segment that compaction made: see there.
+// so that setting them leaves it valid. With storage.Config.LogAppendTime three more are: bit 3 of the attributes, the max timestamp, bytes 35
+// to 42, which is then when the batch was appended, and the CRC. Every batch's base offset is the one after the last offset of the batch before
+// it, and its record count one more than its last offset delta; not so in a segment that compaction made: see there.
 //
 // # Index
 //
@@ -58,22 +62,26 @@
 //
 // # Mark
 //
-//	0  8  everything below this offset is on disk
-//	8  4  CRC
+//	 0  8  everything below this offset is on disk
+//	 8  4  CRC
+//	12 12  the same again; the one that says more holds
 //
-// It is overwritten in place after every fsync of the segment, and not synced itself: after a crash of the process it is exact, after
-// one of the machine it may be older. It never says more than what was synced, whatever a topic's Flush is.
+// One of the two in turn is overwritten in place after every fsync of the segment, so that a crash leaves the other whole. It is not synced itself:
+// after a crash of the process the mark is exact, after one of the machine it may be older. It never says more than what was synced,
+// whatever a topic's Flush is.
 //
 // # Producers
 //
-//	 0  8  "RMPRODS1"
+//	 0  8  "RMPRODS2"
 //	 8  8  an offset: what follows is the state of all batches below it
 //	16  4  number of producers, in the order of their ids, each:
 //	       8 producer id, 2 epoch, 1 number of batches (0 to 5), and for each of these, the oldest first:
-//	       4 first and 4 last sequence number, 8 first offset, 8 the offset after the last
+//	       4 first and 4 last sequence number, 8 first offset, 8 the offset after the last, 8 when the log appended it,
+//	       milliseconds since 1970; -1: its timestamps are the producer's
 //	..  4  CRC
 //
-// It is replaced by a rename whenever a segment is sealed, so that recovery finds the producers by reading no more than the last segment. So
+// It is replaced by a rename whenever a segment is sealed, and before segments are removed that say what it does not say yet, so that recovery
+// finds the producers by reading no more than the last segments. So
 // compaction may drop a producer's newest batch: what is known of the producer is here, and compaction does not touch it. (Only where this file
 // is damaged too is the producer then one that is not known: recovery takes nothing about producers from segments that were compacted.)
 //
@@ -91,7 +99,7 @@
 //
 // # Clean-shutdown marker
 //
-//	 0  8  "RMCLEAN1"
+//	 0  8  "RMCLEAN2"
 //	 8  8  base offset of the active segment
 //	16  8  its bytes
 //	24  8  the offset after its last record
@@ -105,9 +113,11 @@
 //
 // # Recovery
 //
-// Without the marker the last segment is read whole. Each batch must have a sound header, a matching CRC and the offset that follows.
+// Without the marker the last segment is read whole, and those before it that are not sealed yet: they have no index, and end above the mark.
+// Each batch must have a sound header, a matching CRC and the offset that follows.
 //
-//   - The torn tail, which is cut off, is what follows the last sound batch of the last segment. Where an unsound batch has sound ones
+//   - The torn tail, which is cut off, is what follows the last sound batch of the last segment, or of the first one that does not reach
+//     the next; the segments behind that are removed. Where an unsound batch has sound ones
 //     behind it, and begins at or above the mark, the tail begins there: a crash of the machine may keep a later write and lose an
 //     earlier one, and none of them was acknowledged.
 //   - Any other unsound bytes are damage: in a sealed segment, or below the mark, or where there is no mark. They stay, are reported
@@ -122,10 +132,11 @@
 // # Flush
 //
 // With storage.FlushSync a batch is stored, and readers see it, when it is on disk: the high watermark is what is synced. With storage.FlushOS
-// it is stored when it is written. Then the segment is synced 10 s after the first write that was not (Options.FlushInterval), after every
-// 16 MiB, before it is sealed, and when the log is closed. A crash of the process loses nothing. One of the machine may lose what is
-// above the mark, acknowledged and served though it was: the log then ends earlier, with a whole batch, and gives the offsets to other records.
-// When a topic goes from FlushOS to FlushSync, everything is on disk once the next append is acknowledged.
+// it is stored when it is written. Then the segment is synced 10 s after the first write that was not (Options.FlushInterval), when it is
+// full, and when the log is closed. Who starts a new segment does not wait for that: up to 8 segments may not be sealed yet, and are sealed
+// in order, each after the directory is synced too, before anything behind it is. A crash of the process loses nothing. One of the machine may
+// lose what is above the mark, acknowledged and served though it was: the log then ends earlier, with a whole batch, and gives the offsets to
+// other records. When a topic goes from FlushOS to FlushSync, everything is on disk once the next append is acknowledged.
 //
 // # Reading
 //
@@ -140,7 +151,7 @@
 //
 // Sealed segments alone are compacted, so all that is compacted is on disk and below the high watermark. A log is compacted when half of its
 // bytes came since its last compaction, or tombstones have become due. Its active segment is sealed for that when it has 1 MiB, or an hour
-// after it began. The engine looks every Options.RetentionCheckInterval; Engine.Compact does it all at once. One log is compacted at a time.
+// after it began. The engine looks every 15 s, as Kafka does; Engine.Compact does it all at once. One log is compacted at a time.
 //
 // A pass reads the keys of what has come since the last one into a map of their hashes (128 bits) and newest offsets, of 128 MiB at most
 // (Options.CompactionMemoryBytes); what does not fit is left to another pass. Then it goes through all segments from the oldest on, and takes out

@@ -30,6 +30,8 @@ const (
 	defaultIndexInterval = 32 << 10
 	defaultOpenFiles     = 1024
 	defaultCheckInterval = 5 * time.Minute
+	// compactionInterval is how often compaction looks for what it can do: Kafka's log.cleaner.backoff.ms.
+	compactionInterval   = 15 * time.Second
 	defaultFlushInterval = 10 * time.Second
 	// closers is how many logs are closed at a time; each waits for the disk.
 	closers = 16
@@ -39,7 +41,8 @@ const (
 type Options struct {
 	// Logger takes what an operator should know: recoveries, damage, failures. Default: slog.Default().
 	Logger *slog.Logger
-	// SegmentBytes is the size at which a new segment is started, at most 1 GiB. Default: 128 MiB. Retention removes whole segments.
+	// SegmentBytes is the size at which a new segment is started, of topics whose storage.Config says none; at most 1 GiB. Default: 128 MiB. Retention
+	// removes whole segments.
 	SegmentBytes int64
 	// IndexIntervalBytes is how many bytes of a segment one entry of its index stands for. Default: 32 KiB.
 	IndexIntervalBytes int64
@@ -47,8 +50,8 @@ type Options struct {
 	MaxOpenFiles int
 	// FS is the file system. Default: OSFS.
 	FS FS
-	// RetentionCheckInterval is how often retention is enforced, and compaction looks for what it can do. Default: 5 minutes; negative: never
-	// by themselves.
+	// RetentionCheckInterval is how often retention is enforced. Compaction looks for what it can do every 15 s, or as often where that is less. Default:
+	// 5 minutes; negative: neither does so by itself.
 	RetentionCheckInterval time.Duration
 	// FlushInterval is for how long storage.FlushOS leaves a write to the operating system, which by itself takes about 30 s on Linux, before it
 	// is synced. Default: 10 s.
@@ -89,6 +92,7 @@ type Engine struct {
 	files  *fileCache
 	lock   io.Closer
 	now    func() time.Time
+	syncs  chan struct{} // holds something for each sync that goes on
 
 	done       chan struct{}  // closed by Close
 	checks     sync.WaitGroup // of retention and compaction
@@ -130,7 +134,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	}
 	e := &Engine{
 		dir: dir, opts: opts, fs: opts.FS, logger: opts.Logger, files: newFileCache(opts.FS, opts.MaxOpenFiles),
-		lock: lock, now: time.Now, done: make(chan struct{}), slots: make(map[storage.Partition]*slot),
+		lock: lock, now: time.Now, syncs: make(chan struct{}, maxSyncs), done: make(chan struct{}), slots: make(map[storage.Partition]*slot),
 	}
 	if err = e.removeTombs(); err != nil {
 		_ = lock.Close() // nothing was opened
@@ -138,7 +142,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 	}
 	if opts.RetentionCheckInterval > 0 {
 		e.checks.Go(func() { e.every(opts.RetentionCheckInterval, e.enforceRetention) })
-		e.checks.Go(func() { e.every(opts.RetentionCheckInterval, e.compactNeedy) })
+		e.checks.Go(func() { e.every(min(opts.RetentionCheckInterval, compactionInterval), e.compactNeedy) })
 	}
 	return e, nil
 }

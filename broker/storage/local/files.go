@@ -124,6 +124,13 @@ func (c *fileCache) setLoaded(cf *cachedFile, index []indexEntry) {
 	}
 }
 
+// crowded says that more files are open than the limit, all of which are in use.
+func (c *fileCache) crowded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used.Len() > c.limit
+}
+
 // open is how many files are open.
 func (c *fileCache) open() int {
 	c.mu.Lock()

@@ -3,7 +3,10 @@
 package local
 
 import (
+	"bytes"
 	"context"
+	"maps"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -71,8 +74,11 @@ func TestAnOSFlushedAppendIsStoredOnceItIsWritten(t *testing.T) {
 		t.Fatal("an append was synced")
 	}
 	wantMark(t, m, l, 0)
-	for l.active().base == 0 { // a new segment is made once all of the old one is on disk
+	for l.active().base == 0 {
 		mustAppend(t, l, batch)
+	}
+	if err := l.waitSealed(l.EndOffset()); err != nil {
+		t.Fatal(err)
 	}
 	wantMark(t, m, l, l.active().base)
 	end := l.EndOffset()
@@ -83,6 +89,94 @@ func TestAnOSFlushedAppendIsStoredOnceItIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantMark(t, m, l, end)
+}
+
+// heldSyncs is a log of many segments of which none is on disk, because every sync is held up until release is closed.
+func heldSyncs(t *testing.T, m *memFS, batch []byte, segments int) (l *commitLog, release chan struct{}) {
+	t.Helper()
+	release = make(chan struct{})
+	var held atomic.Bool
+	o := memOptions(hookFS{FS: m, beforeSync: func(name string) {
+		if held.Load() && strings.HasSuffix(name, logExt) {
+			<-release
+		}
+	}})
+	l = openFlush(t, openMem(t, o), storage.FlushOS)
+	held.Store(true)
+	for len(l.segments) < segments {
+		mustAppend(t, l, batch)
+	}
+	return l, release
+}
+
+func TestNobodyWaitsForTheDiskToStartASegment(t *testing.T) {
+	seed := testSeed(t)
+	batch := simple("a", "b")
+	for keep, name := range map[float64]string{0: "nothing", 0.5: "some", 0.9: "most", 1: "everything"} {
+		t.Run("a crash keeps "+name, func(t *testing.T) {
+			m := newMemFS(rand.New(rand.NewPCG(seed, 1)))
+			l, release := heldSyncs(t, m, batch, maxUnsealed+1)
+			end := l.EndOffset()
+			batches := map[int64][]byte{}
+			for o := int64(0); o < end; o += 2 {
+				batches[o] = bytes.Clone(batch)
+				setPlace(batches[o], o, 0)
+			}
+			served(t, l, batches, nil)
+			killed := reopen(t, m.clone())
+			wantStart(t, killed, 0, end)
+			served(t, killed, batches, nil)
+			for range 20 {
+				after := m.crashed(keep)
+				crashed := reopen(t, after)
+				there := maps.Clone(batches)
+				maps.DeleteFunc(there, func(o int64, _ []byte) bool { return o >= crashed.EndOffset() })
+				if keep == 1 && crashed.EndOffset() != end {
+					t.Fatalf("the log ends at %d, not %d", crashed.EndOffset(), end)
+				}
+				served(t, crashed, there, nil)
+				mustAppend(t, crashed, batch)
+				wantStart(t, reopen(t, after.crashed(0)), 0, crashed.EndOffset())
+			}
+			close(release)
+			if err := l.engine.Close(); err != nil {
+				t.Fatal(err)
+			}
+			wantMark(t, m, l, end)
+		})
+	}
+}
+
+func TestWhoStartsASegmentWaitsWhereManyAreNotOnDisk(t *testing.T) {
+	l, release := heldSyncs(t, newMem(), simple("a", "b"), maxUnsealed+1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			mustAppend(t, l, simple("a", "b"))
+		}
+	}()
+	for waits := false; !waits; runtime.Gosched() {
+		l.mu.Lock()
+		waits = l.wanted == l.end && l.synced != nil
+		l.mu.Unlock()
+	}
+	close(release)
+	<-done
+	if err := l.Trim(context.Background(), l.HighWatermark()); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.waitSealed(l.EndOffset()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(segmentFiles(t, l)); n != 1 {
+		t.Fatalf("%d segments are left", n)
+	}
+	for _, e := range must(l.engine.fs.ReadDir(l.dir)) {
+		if strings.HasSuffix(e.Name, indexExt) {
+			t.Fatalf("%s is left", e.Name)
+		}
+	}
 }
 
 func TestAnOSFlushedAppendIsSyncedLater(t *testing.T) {
@@ -109,18 +203,6 @@ func TestAnOSFlushedAppendIsSyncedLater(t *testing.T) {
 		}
 		wantMark(t, m, l, i+1)
 	}
-	o.FlushInterval = time.Hour
-	o.SegmentBytes = 0
-	o.FS = hookFS{FS: newMem(), beforeSync: h.beforeSync}
-	l = openFlush(t, openMem(t, o), storage.FlushOS)
-	for len(synced) > 0 {
-		<-synced
-	}
-	large := simple(strings.Repeat("x", 1<<20-200))
-	for l.Size() < syncAhead {
-		mustAppend(t, l, large)
-	}
-	<-synced // although it is not time
 }
 
 func TestATopicsFlushMayChangeWhileItIsOpen(t *testing.T) {

@@ -120,7 +120,7 @@ func sealed(b []byte) []byte { return seal(bytes.Clone(b[:max(len(b)-crcSize, 0)
 func FuzzStateFiles(f *testing.F) {
 	ps := producers{}
 	for i := range int64(3) {
-		ps.apply(&header{producerID: i, count: 2, lastDelta: 1}, 2*i, time.Now())
+		ps.apply(&header{producerID: i, count: 2, lastDelta: 1, attributes: int16(i) * attrLogAppendTime, maxTimestamp: 70 + i}, 2*i, time.Now())
 	}
 	index := []indexEntry{{0, 0, noTime}, {5, 900, 70}}
 	s := summary{size: 1000, next: 9, maxTime: 80}

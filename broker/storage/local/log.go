@@ -24,6 +24,7 @@ type commitLog struct {
 	dir       string
 	logger    *slog.Logger
 	mark      cachedFile
+	markAt    int64 // where the last mark was written; of the goroutine that syncs
 
 	// cleaning is held while the log is compacted. It comes before wmu.
 	cleaning sync.Mutex
@@ -49,14 +50,20 @@ type commitLog struct {
 	size  int64
 	// activeSince is when the active segment got its first batch, or when the log was opened, where that is later.
 	activeSince time.Time
-	// onDisk is the offset below which everything is on disk, syncedSize how many bytes of the active segment are.
-	onDisk, syncedSize int64
+	// onDisk is the offset below which everything is on disk.
+	onDisk int64
+	// snapshot is the offset of the producers file, as far as that is known.
+	snapshot int64
+
+	// pushing says that the kernel is being told to write older bytes.
+	pushing bool
 
 	failed error // why nothing can be appended until the log is opened again
 	closed bool
 	// unsynced is the active segment while onDisk < end or it is being synced: its file stays in use for that long.
 	unsynced *segment
 	syncFile File
+	unsealed []unsealed // the segments before the active one that are not sealed, the oldest first
 	syncing  bool
 	waiting  []*pending    // written, and called once they are stored; in no order
 	synced   chan struct{} // closed after the sync that is going on; nil where nobody waits
@@ -341,6 +348,7 @@ func (l *commitLog) shut() {
 	}
 	if !l.syncing {
 		l.releaseSynced()
+		l.releaseUnsealed()
 	}
 	l.wakeWaiters()
 	l.notifyAll()

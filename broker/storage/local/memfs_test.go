@@ -33,7 +33,11 @@ type memFS struct {
 	fault func(op string, n int) error
 }
 
-var errCrash = errors.New("the machine has crashed")
+var (
+	errCrash = errors.New("the machine has crashed")
+	// errDead is errCrash of what comes after the op that the machine crashed in.
+	errDead = fmt.Errorf("%w before", errCrash)
+)
 
 const sector = 64 // bytes; small, so that a batch has several
 
@@ -58,7 +62,7 @@ func newMemDir() *memNode {
 // op counts a change; mu is held.
 func (m *memFS) op(name string) error {
 	if m.dead {
-		return errCrash
+		return errDead
 	}
 	m.ops++
 	if m.fault == nil {
@@ -72,7 +76,9 @@ func (m *memFS) op(name string) error {
 }
 
 // half says whether a failing op has its effect nevertheless.
-func (m *memFS) half(err error) bool { return errors.Is(err, errCrash) && m.rng.IntN(2) == 0 }
+func (m *memFS) half(err error) bool {
+	return errors.Is(err, errCrash) && !errors.Is(err, errDead) && m.rng.IntN(2) == 0
+}
 
 func (m *memFS) find(name string) (parent *memNode, base string, node *memNode, err error) {
 	n := m.root
@@ -254,6 +260,13 @@ func (m *memFS) Lock(name string) (io.Closer, error) {
 	return memLock{m, name}, nil
 }
 
+// die ends the process: whatever it goes on to do has no effect.
+func (m *memFS) die() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+}
+
 // killed is the file system after the process died: what readers saw is still there.
 func (m *memFS) killed() *memFS {
 	m.mu.Lock()
@@ -343,14 +356,13 @@ func (f *memFile) ReadAt(b []byte, off int64) (int, error) {
 func (f *memFile) WriteAt(b []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
-	dead := f.fs.dead
 	err := f.fs.op("write")
+	if errors.Is(err, errDead) {
+		return 0, err
+	}
 	n := len(b)
 	if err != nil {
 		n = f.fs.rng.IntN(len(b) + 1)
-	}
-	if dead {
-		return 0, err
 	}
 	if grow := off + int64(n) - int64(len(f.n.data)); grow > 0 && n > 0 {
 		f.n.data = append(f.n.data, make([]byte, grow)...)
@@ -447,56 +459,4 @@ func cloneNode(n *memNode) *memNode {
 		d.disk[base] = d.names[base]
 	}
 	return d
-}
-
-// hookFS calls functions around the calls of a file system.
-type hookFS struct {
-	FS
-	beforeSync  func(name string)
-	beforeWrite func(name string) error
-	beforeRead  func(name string) error
-}
-
-func (h hookFS) Open(name string, flag int) (File, error) {
-	f, err := h.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return hookFile{f, h, name}, nil
-}
-
-type hookFile struct {
-	File
-	h    hookFS
-	name string
-}
-
-func (f hookFile) Sync() error {
-	if f.h.beforeSync != nil {
-		f.h.beforeSync(f.name)
-	}
-	return f.File.Sync()
-}
-
-func (f hookFile) ReadAt(b []byte, off int64) (int, error) {
-	if f.h.beforeRead != nil {
-		if err := f.h.beforeRead(f.name); err != nil {
-			return 0, err
-		}
-	}
-	return f.File.ReadAt(b, off)
-}
-
-func (f hookFile) WriteAllAt(buffers [][]byte, off int64) error {
-	_, err := f.WriteAt(slices.Concat(buffers...), off)
-	return err
-}
-
-func (f hookFile) WriteAt(b []byte, off int64) (int, error) {
-	if f.h.beforeWrite != nil {
-		if err := f.h.beforeWrite(f.name); err != nil {
-			return 0, err
-		}
-	}
-	return f.File.WriteAt(b, off)
 }

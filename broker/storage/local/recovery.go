@@ -27,6 +27,8 @@ type recovery struct {
 	hasMeta bool
 	stopped *clean // the state of a clean stop; nil after a crash
 
+	// tail is the number of the first segment that is not known to be whole on disk. Only a log that flushes as the OS does has one before the last.
+	tail int
 	// marked is what the mark file says: everything below it was on disk before the crash. Without a mark it is known of nothing.
 	marked  int64
 	hasMark bool
@@ -120,7 +122,7 @@ func (r *recovery) create() error {
 	if err := writeMeta(fsys, r.dir, meta{epoch: r.epoch, start: start}); err != nil {
 		return err
 	}
-	if err := writeFile(fsys, r.path(markFile), encodeMark(start)); err != nil {
+	if err := writeFile(fsys, r.path(markFile), encodeMarks(start)); err != nil {
 		return err
 	}
 	if err := removeIfThere(fsys, r.path(cleanFile)); err != nil {
@@ -221,16 +223,22 @@ func (r *recovery) removeLeftovers() error {
 	return nil
 }
 
-// openSegments fills in what is known of the segments; the sealed ones were on disk whole before the next one was made.
+// openSegments fills in what is known of the segments. One that is sealed, which its index says, was on disk whole before the next one was
+// sealed; what comes after the last of these is the tail.
 func (r *recovery) openSegments() error {
-	for i, name := range r.names {
+	for _, name := range r.names {
 		seg := r.newSegment(name)
 		file := r.files[name.file(logExt)]
 		seg.size, seg.modified = file.Size, file.Modified
 		r.segments = append(r.segments, seg)
-		if i+1 == len(r.names) {
-			return nil
+	}
+	r.tail = len(r.names) - 1
+	if r.stopped == nil {
+		for r.tail > 0 && !r.isSealed(r.tail-1) {
+			r.tail--
 		}
+	}
+	for i, seg := range r.segments[:r.tail] {
 		seg.sealed = true
 		limit := r.names[i+1].base
 		if err := r.openSealed(seg, limit); err != nil {
@@ -241,6 +249,16 @@ func (r *recovery) openSegments() error {
 		}
 	}
 	return nil
+}
+
+// isSealed says whether a segment other than the last was on disk whole.
+func (r *recovery) isSealed(i int) bool {
+	seg, limit := r.segments[i], r.names[i+1].base
+	if seg.compacted || limit <= r.marked {
+		return true
+	}
+	s, err := readIndexHeader(r.engine.fs, seg.indexPath(), seg.base)
+	return err == nil && s.size == seg.size && s.next == limit
 }
 
 // openSealed takes a sealed segment's summary from its index file, or goes through the segment and writes the index anew.
@@ -324,7 +342,7 @@ func (r *recovery) finish() error {
 			return err
 		}
 	}
-	r.hw, r.hwPos, r.onDisk, r.syncedSize = r.end, r.active().size, r.end, r.active().size
+	r.hw, r.hwPos, r.onDisk = r.end, r.active().size, r.end
 	if r.stopped == nil {
 		if err := r.cutPasses(); err != nil {
 			return err

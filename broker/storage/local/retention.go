@@ -45,6 +45,9 @@ func (l *commitLog) advanceStart(to int64) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
+	if err := l.waitSealed(to); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	all := to >= l.active().next && l.active().size > 0
 	m := meta{epoch: l.epoch, start: to}
@@ -54,10 +57,41 @@ func (l *commitLog) advanceStart(to int64) error {
 			return err
 		}
 	}
+	if err := l.keepProducers(to); err != nil {
+		return err
+	}
 	if err := l.writeMeta(m); err != nil {
 		return err
 	}
 	return l.removeSegments(l.dropBelow(to))
+}
+
+// keepProducers makes durable what is known of the producers, where the segments that are wholly below the new start say what the producers file
+// does not yet: those that a recovery has sealed, or that were sealed while the disk was full.
+func (l *commitLog) keepProducers(start int64) error {
+	l.mu.Lock()
+	first := l.segments[0].base
+	for _, s := range l.segments {
+		if s.base <= start {
+			first = s.base
+		}
+	}
+	kept := first <= l.snapshot || first == l.segments[0].base
+	end := l.end
+	l.mu.Unlock()
+	if kept || len(l.known) == 0 {
+		return nil
+	}
+	if err := l.waitSealed(end); err != nil { // which writes the file too
+		return err
+	}
+	if err := replaceFile(l.engine.fs, l.path(producersFile), encodeProducers(end, l.known)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.snapshot = end
+	return nil
 }
 
 // dropBelow takes the segments that are wholly below the new start off the log.

@@ -71,9 +71,9 @@ func (s *section) short(got int64, err error) error {
 }
 
 // section returns the place of batches from the one that holds offset on, and the offset to read on from; nil where the read is a small one, or
-// needs another look. The caller has acquired the file and releases it where there is no section.
+// needs another look, or readers that are slow to take theirs keep too many files open. The caller has acquired the file and releases it where there is no section.
 func (l *commitLog) section(v *view, f File, offset int64, maxBytes int) (s *section, next int64, err error) {
-	if maxBytes < sectionMin || v.size < sectionMin {
+	if maxBytes < sectionMin || v.size < sectionMin || l.engine.files.crowded() {
 		return nil, 0, nil
 	}
 	index, err := l.indexOf(v, f)
@@ -169,11 +169,15 @@ func (l *commitLog) ensureChecked(v *view, f File, from, to indexEntry) (bool, e
 		case ev != atEnd:
 			return false, nil
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		v.checked.add(from.pos, to.pos, now)
+		l.noteChecked(v, from.pos, to.pos, now)
 		return true, nil
 	}
+}
+
+func (l *commitLog) noteChecked(v *view, from, to int64, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v.checked.add(from, to, now)
 }
 
 // checkBuffers are the windows of scanners that check what is about to be read.

@@ -111,6 +111,26 @@ func TestASectionOutlivesItsFile(t *testing.T) {
 	}
 }
 
+func TestReadsAreCopiedWhereReadersKeepTooManyFilesOpen(t *testing.T) {
+	e, l := openForSections(t, t.TempDir())
+	_, starts := manyBatches(t, l, 5, 1<<20)
+	e.files.limit = 2
+	inFiles := 0
+	for offset := range starts {
+		got, err := l.Read(context.Background(), int64(offset), 100<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Close() //nolint:gocritic // all stay open until the end
+		if !got.InMemory() {
+			inFiles++
+		}
+	}
+	if open := e.files.open(); open > 4 || inFiles == 0 {
+		t.Errorf("%d files are open, and %d reads are sections", open, inFiles)
+	}
+}
+
 func TestASectionGoesToASocket(t *testing.T) {
 	_, l := openForSections(t, t.TempDir())
 	all, _ := manyBatches(t, l, 3, 250<<10)

@@ -51,6 +51,8 @@ type segment struct {
 	summary
 	index  []indexEntry // of the active segment; a sealed one's is loaded with its file
 	sealed bool
+	// pushed is how many bytes the kernel was told to write to disk.
+	pushed int64
 	// checked is what of the file is known to be sound.
 	checked checked
 }

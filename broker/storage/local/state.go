@@ -25,8 +25,8 @@ const (
 	tempExt = ".tmp"
 
 	metaMagic      = "RMMETA01"
-	cleanMagic     = "RMCLEAN1"
-	producersMagic = "RMPRODS1"
+	cleanMagic     = "RMCLEAN2"
+	producersMagic = "RMPRODS2"
 	indexMagic     = "RMINDEX1"
 
 	magicSize = 8
@@ -162,7 +162,12 @@ func replaceFile(fs FS, name string, b []byte) error {
 	return fs.Rename(name+tempExt, name)
 }
 
-// encodeMark is the content of the mark file.
+// encodeMarks is the content of a new mark file. It has both marks, so that its size, which a crash may lose, never changes.
+func encodeMarks(synced int64) []byte {
+	return append(encodeMark(synced), encodeMark(synced)...)
+}
+
+// encodeMark is a mark; the mark file holds two.
 func encodeMark(synced int64) []byte {
 	return seal(appendInt(make([]byte, 0, markSize), synced))
 }
@@ -176,11 +181,12 @@ func readMark(fs FS, dir string) (synced int64, ok bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	if len(b) != markSize || crc32.Checksum(b[:8], castagnoli) != binary.BigEndian.Uint32(b[8:]) {
-		return 0, false, nil
+	for ; len(b) >= markSize; b = b[markSize:] {
+		if crc32.Checksum(b[:8], castagnoli) == binary.BigEndian.Uint32(b[8:]) {
+			synced, ok = max(synced, int64(binary.BigEndian.Uint64(b))), true
+		}
 	}
-	synced = int64(binary.BigEndian.Uint64(b))
-	return synced, synced >= 0, nil
+	return synced, ok, nil
 }
 
 // clean is the state of a log that was closed: what a start would else have to read the active segment for.
@@ -191,7 +197,7 @@ type clean struct {
 }
 
 func (c *clean) encode() []byte {
-	b := append(make([]byte, 0, 64+len(c.index)*indexEntrySize+len(c.producers)*150), cleanMagic...)
+	b := append(make([]byte, 0, 64+len(c.index)*indexEntrySize+len(c.producers)*180), cleanMagic...)
 	for _, v := range []int64{c.base, c.size, c.next, c.maxTime} {
 		b = appendInt(b, v)
 	}
@@ -213,7 +219,7 @@ func decodeClean(b []byte, now time.Time) (*clean, error) {
 
 // encodeProducers is the content of the producers file: the producers of all batches below the offset.
 func encodeProducers(offset int64, ps producers) []byte {
-	b := append(make([]byte, 0, 32+len(ps)*150), producersMagic...)
+	b := append(make([]byte, 0, 32+len(ps)*180), producersMagic...)
 	b = appendInt(b, offset)
 	return seal(ps.append(b))
 }

@@ -5,30 +5,26 @@ package local
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
-// openActive opens the last segment: after a clean stop from the marker, else by reading it.
+// openActive opens the last segment: after a clean stop from the marker, else by reading it and those before it that are not sealed.
 func (r *recovery) openActive() error {
-	seg := r.active()
 	if c := r.stopped; c != nil {
+		seg := r.active()
 		seg.next, seg.maxTime, seg.index = c.next, c.maxTime, c.index
 		r.known = c.producers
 		return nil
 	}
 	from, ps := readProducers(r.engine.fs, r.dir, r.now)
-	r.known = ps
+	r.known, r.snapshot = ps, from
 	if err := r.replaySealed(from); err != nil {
 		return err
 	}
-	t := tail{x: indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}, end: 0, next: seg.base, anew: -1}
-	if err := r.scanActive(&t, from); err != nil {
+	if err := r.openTail(from); err != nil {
 		return err
 	}
-	if err := r.makeDurable(&t); err != nil {
-		return err
-	}
-	seg.size, seg.next, seg.maxTime, seg.index = t.end, t.next, t.x.maxTime, t.x.entries
-	if from > t.next {
+	if from > r.active().next {
 		// The snapshot knows of batches that the log has lost.
 		r.known = producers{}
 		return r.replayAll()
@@ -36,7 +32,36 @@ func (r *recovery) openActive() error {
 	return nil
 }
 
-// tail is what was found of the last segment.
+// openTail opens the segments that are not sealed. The log ends in the first of them that does not reach the next one: a crash of the machine may keep
+// later segments and lose what was before them.
+func (r *recovery) openTail(from int64) error {
+	for i := r.tail; i < len(r.segments); i++ {
+		seg := r.segments[i]
+		t := tail{x: indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}, end: 0, next: seg.base, anew: -1}
+		if err := r.scanTail(seg, &t, from); err != nil {
+			return err
+		}
+		if err := r.makeDurable(seg, &t); err != nil {
+			return err
+		}
+		seg.size, seg.next, seg.maxTime, seg.index = t.end, t.next, t.x.maxTime, t.x.entries
+		if i+1 == len(r.segments) {
+			return nil
+		}
+		if lost := r.segments[i+1:]; t.next < lost[0].base {
+			r.logger.Warn("segments that follow a torn one are removed", "partition", r.String(), "offset", t.next, "segments", len(lost))
+			r.segments = r.segments[:i+1]
+			return r.removeSegments(lost)
+		}
+		if err := writeFile(r.engine.fs, seg.indexPath(), encodeIndexFile(seg.base, &seg.summary, seg.index)); err != nil {
+			return err
+		}
+		seg.sealed, seg.index = true, nil
+	}
+	return nil
+}
+
+// tail is what was found of a segment that is not sealed.
 type tail struct {
 	x    indexer
 	end  int64 // the byte after the last sound batch
@@ -44,11 +69,11 @@ type tail struct {
 	anew int64 // the byte from which on it is not known to be on disk; -1 where all is
 }
 
-// scanActive goes through the last segment up to the torn tail. The tail is what follows the last sound batch. It is also what
+// scanTail goes through a segment up to the torn tail. The tail is what follows the last sound batch. It is also what
 // follows the first unsound one that was not yet known to be on disk: a crash of the machine may keep a later write and lose an
 // earlier one, and neither was acknowledged. An unsound batch that had been on disk is damage, and what follows it is kept.
-func (r *recovery) scanActive(t *tail, from int64) error {
-	return r.scan(r.active(), math.MaxInt64, func(sc *scanner, ev event) bool {
+func (r *recovery) scanTail(seg *segment, t *tail, from int64) error {
+	return r.scan(seg, r.limit(seg), func(sc *scanner, ev event) bool {
 		switch ev {
 		case atBatch:
 			t.add(sc, r.hasMark, r.marked)
@@ -68,6 +93,14 @@ func (r *recovery) scanActive(t *tail, from int64) error {
 	})
 }
 
+// limit is the offset that no record of a segment reaches.
+func (r *recovery) limit(seg *segment) int64 {
+	if i := slices.Index(r.segments, seg); i+1 < len(r.segments) {
+		return r.segments[i+1].base
+	}
+	return math.MaxInt64
+}
+
 func (t *tail) add(sc *scanner, hasMark bool, marked int64) {
 	t.x.add(sc.at, &sc.head)
 	t.end, t.next = sc.pos, sc.offset
@@ -78,8 +111,7 @@ func (t *tail) add(sc *scanner, hasMark bool, marked int64) {
 
 // makeDurable cuts the torn tail off and makes all that is left durable. What the mark does not cover is written anew: after a failed
 // fsync the kernel may hold it as clean although it never reached the disk.
-func (r *recovery) makeDurable(t *tail) error {
-	seg := r.active()
+func (r *recovery) makeDurable(seg *segment, t *tail) error {
 	f, err := r.engine.files.acquire(&seg.file)
 	if err != nil {
 		return err
@@ -100,7 +132,7 @@ func (r *recovery) makeDurable(t *tail) error {
 		return fmt.Errorf("sync %s: %w", seg.file.path, err)
 	}
 	if !r.hasMark || r.marked != t.next {
-		if err := writeFile(r.engine.fs, r.path(markFile), encodeMark(t.next)); err != nil {
+		if err := replaceFile(r.engine.fs, r.path(markFile), encodeMarks(t.next)); err != nil {
 			return err
 		}
 	}
@@ -138,11 +170,11 @@ func rewrite(f File, pos, end int64) error {
 // snapshot is written before a segment is made. Segments that were compacted say nothing of a producer, whose newest batch may have gone: it is
 // then one that is not known.
 func (r *recovery) replaySealed(from int64) error {
-	for i, seg := range r.segments[:len(r.segments)-1] {
-		if seg.next <= from || seg.compacted {
+	for _, seg := range r.segments {
+		if !seg.sealed || seg.next <= from || seg.compacted {
 			continue
 		}
-		if err := r.replay(seg, r.segments[i+1].base, from); err != nil {
+		if err := r.replay(seg, seg.next, from); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -34,7 +35,7 @@ func writeBuffers(fd int, buffers [][]byte, pos int64) error {
 	for len(buffers) > 0 {
 		n, err := unix.Pwritev(fd, buffers, pos)
 		switch {
-		case err == unix.EINTR: //nolint:errorlint // the system call's own value
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return err

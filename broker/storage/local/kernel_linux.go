@@ -70,5 +70,16 @@ func willNeed(f File, pos, n int64) {
 	}
 }
 
+// writeBack lets the kernel begin to write bytes of a file to disk. What becomes of it shows at the next sync.
+func writeBack(f File, pos, n int64) {
+	file, ok := f.(osFile)
+	if !ok {
+		return
+	}
+	if raw, err := file.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _ = unix.SyncFileRange(int(fd), pos, n, unix.SYNC_FILE_RANGE_WRITE) })
+	}
+}
+
 // maxSend is how much one system call is asked for.
 const maxSend = 1 << 30
