@@ -21,8 +21,9 @@ CLUSTER ?= $(shell hack/kube default)
 # The race detector needs a C compiler.
 RACE ?= $(if $(shell command -v "$$(go env CC)" 2>/dev/null),-race)
 
-BENCH ?= .
+BENCH ?=
 FUZZTIME ?= 10s
+SOAKTIME ?= 10m
 
 ##@ Try it
 
@@ -43,8 +44,10 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@assets=$$(hack/envtest-assets.sh); \
 	echo "test: go test $(RACE) ./... with the API server in $$assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
-	@echo "test: hack/tools"
+	@echo "test: hack/tools, test/bench, test/conformance"
 	@go -C hack/tools test ./img
+	@go -C test/bench test ./...
+	@go -C test/conformance test . ./check ./page ./suites
 
 .PHONY: e2e
 e2e: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite on a real cluster (CLUSTER=local|kind|current; KEEP=1 leaves the cluster up)
@@ -54,6 +57,8 @@ e2e: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite on a real c
 lint: $(TOOLS)/golangci-lint $(TOOLS)/helm ## golangci-lint, helm lint, shellcheck where it is installed
 	golangci-lint run
 	cd hack/tools && golangci-lint run ./img/...
+	cd test/bench && golangci-lint run
+	cd test/conformance && golangci-lint run
 	for program in coredns etcd pause provisioner; do (cd hack/cluster/src/$$program && golangci-lint run); done
 	helm lint --strict charts/ringmaster
 	hack/lint-shell.sh
@@ -68,12 +73,32 @@ cover: ## the unit tests' and the envtest suite's coverage, in cover.out
 	go tool cover -func=cover.out | tail -n 1
 
 .PHONY: bench
-bench: ## the brokers' benchmarks (BENCH=REGEXP picks some)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem ./broker/...
+bench: ## this broker beside Kafka, kfake, Redis, NATS and the disk, written to docs/benchmarks.md (QUICK=1; BENCH=REGEXP of works; test/bench/bench.sh says more)
+	@BENCH='$(value BENCH)' VERSION='$(VERSION)' test/bench/bench.sh
+
+.PHONY: microbench
+microbench: ## the packages' own benchmarks (BENCH=REGEXP picks some)
+	go test -run '^$$' -bench '$(or $(value BENCH),.)' -benchmem ./broker/...
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: ## the crash tests and random runs, with new seeds over and over, for SOAKTIME (10m)
+	hack/soak.sh $(SOAKTIME)
+
+.PHONY: conformance
+conformance: build ## unmodified clients against one broker and three, written to docs/clients.md (CLIENTS=NAME,... picks some; HELP=1 says more)
+	@assets=$$(hack/envtest-assets.sh); \
+	go -C test/conformance build -o $(BIN)/conformance .; \
+	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(CONFORMANCE_ARGS)
+
+.PHONY: conformance-suites
+conformance-suites: build ## the tests that the authors of Go clients wrote, written to docs/clients.md (SUITES=NAME,... picks some; HELP=1 says more)
+	@assets=$$(hack/envtest-assets.sh); \
+	go -C test/conformance build -o $(BIN)/conformance-suites ./suites; \
+	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance-suites $(if $(HELP),--help) $(if $(SUITES),--suites $(SUITES)) $(SUITES_ARGS)
 
 ##@ Build it
 

@@ -3,29 +3,49 @@
 #
 #   install-deps.sh cluster   what hack/cluster needs to run
 #   install-deps.sh test      what make test, make lint and make e2e need besides
+#   install-deps.sh cgo       what make conformance-suites needs
+#   install-deps.sh java      what the clients of make conformance need that run on each of these;
+#   install-deps.sh kcat      each is a group of its own
+#   install-deps.sh node
+#   install-deps.sh python
+#   install-deps.sh redis     what make bench compares with, besides java
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
-# PROGRAM:PACKAGE, each looked for in PATH. A program with a slash may be in any of the folders that distributions use.
+# PROGRAM:PACKAGE, each looked for in PATH. A program of cni/ may be in any of the folders that distributions use; one of python/ is a module, of include/ a header.
 cluster=(containerd:containerd ctr:containerd runc:runc iptables:iptables conntrack:conntrack ip:iproute2 sysctl:procps
   mount:mount nsenter:util-linux openssl:openssl cni/bridge:containernetworking-plugins)
-test=(gcc:gcc git:git kcat:kcat make:make shellcheck:shellcheck)
+test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make shellcheck:shellcheck)
+cgo=(gcc:gcc include/stdlib.h:libc6-dev)
+java=(javac:default-jdk-headless mvn:maven)
+kcat=(kcat:kcat)
+node=(node:nodejs npm:npm)
+redis=(redis-server:redis-server)
+python=(python3:python3 python/ensurepip:python3-venv)
 
 present() {
   if [[ $1 == cni/* ]]; then
     for dir in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do [[ -x $dir/${1#cni/} ]] && return 0; done
     return 1
   fi
+  if [[ $1 == python/* ]]; then python3 -c "import ${1#python/}" 2>/dev/null; return; fi
+  if [[ $1 == include/* ]]; then [[ -e /usr/$1 ]]; return; fi
   command -v "$1" >/dev/null
 }
 
-(($#)) || { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+(($#)) || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 missing=()
 for group in "$@"; do
   case $group in
     cluster) pairs=("${cluster[@]}") ;;
     test) pairs=("${test[@]}") ;;
-    *) echo "install-deps: unknown group \"$group\": say cluster or test" >&2; exit 2 ;;
+    cgo) pairs=("${cgo[@]}") ;;
+    java) pairs=("${java[@]}") ;;
+    kcat) pairs=("${kcat[@]}") ;;
+    node) pairs=("${node[@]}") ;;
+    python) pairs=("${python[@]}") ;;
+    redis) pairs=("${redis[@]}") ;;
+    *) echo "install-deps: unknown group \"$group\": say cluster, test, java, kcat, node, python or redis" >&2; exit 2 ;;
   esac
   for pair in "${pairs[@]}"; do
     present "${pair%%:*}" || [[ " ${missing[*]} " == *" ${pair#*:} "* ]] || missing+=("${pair#*:}")

@@ -58,18 +58,6 @@ func sendOn(out, in int, pos, n int64, sent *int64) (again bool, err error) {
 	return false, nil
 }
 
-// willNeed tells the kernel that bytes of a file are about to be read, so that it reads them at once and in large pieces. It is advice: what
-// becomes of it does not matter.
-func willNeed(f File, pos, n int64) {
-	file, ok := f.(osFile)
-	if !ok {
-		return
-	}
-	if raw, err := file.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _ = unix.Fadvise(int(fd), pos, n, unix.FADV_WILLNEED) })
-	}
-}
-
 // writeBack lets the kernel begin to write bytes of a file to disk. What becomes of it shows at the next sync.
 func writeBack(f File, pos, n int64) {
 	file, ok := f.(osFile)

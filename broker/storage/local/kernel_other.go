@@ -6,9 +6,6 @@ package local
 
 import "io"
 
-// willNeed does nothing on this platform.
-func willNeed(File, int64, int64) {}
-
 // writeBack does nothing on this platform.
 func writeBack(File, int64, int64) {}
 

@@ -20,8 +20,6 @@ import (
 const (
 	// sectionMin is from how many bytes on a read is given out in its file. Below it a copy costs less than another system call.
 	sectionMin = 32 << 10
-	// readAhead is how many bytes behind a read that goes to the disk are asked for with it, for the next one.
-	readAhead = 4 << 20
 	// recheckAfter is how long the bytes of a segment count as checked.
 	recheckAfter = 10 * time.Minute
 )
@@ -154,7 +152,6 @@ func (l *commitLog) ensureChecked(v *view, f File, from, to indexEntry) (bool, e
 	if l.isChecked(v, from.pos, to.pos, now) {
 		return true, nil
 	}
-	willNeed(f, from.pos, min(to.pos+readAhead, v.size)-from.pos)
 	sc := newScanner(f, v.file.path, to.pos, from.pos, from.offset)
 	sc.limit, sc.compacted = v.limit, v.compacted
 	sc.window, _ = checkBuffers.Get().([]byte)

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command conformance runs unmodified Kafka clients against brokers and says what they could do. See "make conformance".
+//
+// It runs one program for each client (clients/), written in the client's own language, against one broker and against three, and puts together
+// docs/clients.md from what they print. Package check says what a program prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/ringmaster-dev/ringmaster/test/conformance/brokers"
+)
+
+const usage = `Run unmodified Kafka clients against one broker and against three, and say what they could do.
+
+usage: conformance [flags]
+
+Run it in the repository's root, as "make conformance" does. It ends with 1 if a check failed or a client could not be run. docs/clients.md is written
+only by a run of all clients against all brokers.
+
+`
+
+// options are the command line's.
+type options struct {
+	clients string
+	brokers string
+	bin     string
+	cache   string
+	keep    bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line.
+func parse(args []string) (*options, error) {
+	o := &options{}
+	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
+	flags.StringVar(&o.clients, "clients", "", "the `NAMES` of the clients to run, with commas between them (default: all): "+strings.Join(names(), ", "))
+	flags.StringVar(&o.brokers, "brokers", "1,3", "how many brokers to run them against: `1`, 3 or 1,3")
+	flags.StringVar(&o.bin, "ringmaster", "bin/ringmaster", "the broker's `FILE`")
+	flags.StringVar(&o.cache, "cache", "", "the `DIR` that keeps what was fetched (default: ringmaster/conformance in the user's cache directory)")
+	flags.BoolVar(&o.keep, "keep", false, "keep the brokers' data and logs, and say where they are")
+	flags.Usage = func() {
+		fmt.Fprint(os.Stdout, usage)
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("there is no argument %q; see --help", flags.Arg(0))
+	}
+	if o.brokers != "1" && o.brokers != "3" && o.brokers != "1,3" {
+		return nil, fmt.Errorf("--brokers must be 1, 3 or 1,3, not %q", o.brokers)
+	}
+	if o.cache == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("find the cache: %w; give --cache", err)
+		}
+		o.cache = filepath.Join(dir, "ringmaster", "conformance")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(o.clients)
+	if err != nil {
+		return err
+	}
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return fmt.Errorf("find the broker: %w", err)
+	}
+	if _, err := os.Stat(bin); err != nil {
+		return fmt.Errorf("there is no broker: %w; run make build", err)
+	}
+	programs, err := install(ctx, o.cache, chosen)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "conformance-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the brokers: %w", err)
+	}
+	if o.keep {
+		fmt.Println("conformance: the brokers' data and logs are in", dir)
+	} else {
+		defer os.RemoveAll(dir)
+	}
+	rep := newReport(chosen)
+	for _, n := range strings.Split(o.brokers, ",") {
+		if err := runWorld(ctx, n, bin, filepath.Join(dir, n), programs, rep); err != nil {
+			return err
+		}
+	}
+	if len(chosen) == len(clients) && o.brokers == "1,3" {
+		if err := rep.write(filepath.Join("docs", "clients.md")); err != nil {
+			return err
+		}
+	}
+	return rep.summary()
+}
+
+// runWorld starts brokers, runs the clients one after the other and stops the brokers.
+func runWorld(ctx context.Context, n, bin, dir string, programs []program, rep *report) (err error) {
+	w, err := start(n, bin, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	for _, p := range programs {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		p.run(ctx, w, rep)
+	}
+	return nil
+}
+
+// start starts one broker or three.
+func start(n, bin, dir string) (*brokers.World, error) {
+	if n == "1" {
+		return brokers.StartOne(bin, dir)
+	}
+	ports, err := brokers.FreePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	return brokers.StartCluster(bin, dir, brokers.Cluster{Ports: ports, Advertised: ports, AutoCreateTopics: true})
+}
+
+// choose picks clients by name, in the table's order.
+func choose(list string) ([]client, error) {
+	if list == "" {
+		return clients, nil
+	}
+	picked := strings.Split(list, ",")
+	for _, name := range picked {
+		if !slices.Contains(names(), name) {
+			return nil, fmt.Errorf("there is no client %q; there are %s", name, strings.Join(names(), ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !slices.Contains(picked, c.name) }), nil
+}
