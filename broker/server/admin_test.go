@@ -295,6 +295,11 @@ func TestConfigurationsAreDescribed(t *testing.T) {
 	if c := describe(kmsg.ConfigResourceTypeBroker, "1", "num.partitions").Configs; len(c) != 1 || *c[0].Value != "1" || !c[0].ReadOnly {
 		t.Errorf("the broker's configuration is %+v", c)
 	}
+	for _, c := range append(describe(kmsg.ConfigResourceTypeBroker, "1").Configs, describe(kmsg.ConfigResourceTypeTopic, "topic").Configs...) {
+		if c.Documentation == nil || *c.Documentation == "" {
+			t.Errorf("nothing says what %s is", c.Name)
+		}
+	}
 	for name, r := range map[string]kmsg.DescribeConfigsResponseResource{
 		"an unknown topic": describe(kmsg.ConfigResourceTypeTopic, "other"),
 		"another broker":   describe(kmsg.ConfigResourceTypeBroker, "2"),

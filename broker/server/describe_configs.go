@@ -118,25 +118,26 @@ func (s *Server) describeBrokerConfigs(snap *metadata.Snapshot) []kmsg.DescribeC
 	facts := []struct {
 		name, value string
 		kind        kmsg.ConfigType
+		doc         string
 	}{
-		{"auto.create.topics.enable", strconv.FormatBool(snap.AutoCreateTopics), kmsg.ConfigTypeBoolean},
-		{"broker.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt},
-		{"connections.max.idle.ms", formatMillis(s.cfg.IdleTimeout), kmsg.ConfigTypeLong},
-		{"default.replication.factor", "1", kmsg.ConfigTypeInt},
-		{"delete.topic.enable", "true", kmsg.ConfigTypeBoolean},
-		{"fetch.max.bytes", strconv.Itoa(maxFetchBytes), kmsg.ConfigTypeInt},
-		{"max.connections", strconv.Itoa(s.cfg.MaxConnections), kmsg.ConfigTypeInt},
-		{"max.connections.per.ip", strconv.Itoa(s.cfg.MaxConnectionsPerIP), kmsg.ConfigTypeInt},
-		{"min.insync.replicas", "1", kmsg.ConfigTypeInt},
-		{"node.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt},
-		{"num.partitions", formatInt(int64(max(snap.DefaultPartitions, 1))), kmsg.ConfigTypeInt},
-		{"socket.request.max.bytes", formatInt(int64(s.cfg.MaxRequestBytes)), kmsg.ConfigTypeInt},
+		{"auto.create.topics.enable", strconv.FormatBool(snap.AutoCreateTopics), kmsg.ConfigTypeBoolean, "Whether a client that names an unknown topic creates it."},
+		{"broker.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt, "The broker's node id."},
+		{"connections.max.idle.ms", formatMillis(s.cfg.IdleTimeout), kmsg.ConfigTypeLong, "How long a connection may be silent with no request under way, in milliseconds."},
+		{"default.replication.factor", "1", kmsg.ConfigTypeInt, "The replication factor of a topic that is created without saying one."},
+		{"delete.topic.enable", "true", kmsg.ConfigTypeBoolean, "Whether clients can delete topics."},
+		{"fetch.max.bytes", strconv.Itoa(maxFetchBytes), kmsg.ConfigTypeInt, "The most bytes of records in one response; a single batch may be larger."},
+		{"max.connections", strconv.Itoa(s.cfg.MaxConnections), kmsg.ConfigTypeInt, "How many connections may be open at once."},
+		{"max.connections.per.ip", strconv.Itoa(s.cfg.MaxConnectionsPerIP), kmsg.ConfigTypeInt, "How many of them may come from one address."},
+		{"min.insync.replicas", "1", kmsg.ConfigTypeInt, "How many copies of a record there are when acks=all is answered."},
+		{"node.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt, "The broker's node id."},
+		{"num.partitions", formatInt(int64(max(snap.DefaultPartitions, 1))), kmsg.ConfigTypeInt, "The number of partitions of a topic that is created without saying how many."},
+		{"socket.request.max.bytes", formatInt(int64(s.cfg.MaxRequestBytes)), kmsg.ConfigTypeInt, "The largest request, in bytes."},
 	}
 	out := make([]kmsg.DescribeConfigsResponseResourceConfig, 0, len(facts))
 	for _, f := range facts {
 		d := kmsg.NewDescribeConfigsResponseResourceConfig()
 		d.Name, d.Value, d.ConfigType, d.ReadOnly = f.name, &f.value, f.kind, true
-		d.Source = kmsg.ConfigSourceStaticBrokerConfig
+		d.Source, d.Documentation = kmsg.ConfigSourceStaticBrokerConfig, &f.doc
 		d.ConfigSynonyms = append(d.ConfigSynonyms, synonym(f.name, f.value, d.Source))
 		out = append(out, d)
 	}

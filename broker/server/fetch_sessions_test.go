@@ -4,6 +4,7 @@ package server_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -170,5 +171,80 @@ func TestOneFetchAtATimeUsesASession(t *testing.T) {
 	}
 	if fetch, ok := resp.(*kmsg.FetchResponse); !ok || told(fetch) != "0: 69 bytes, error 0" {
 		t.Errorf("the waiting fetch got %+v", resp)
+	}
+}
+
+// TestAFetchSessionTellsWhatAFullFetchWould goes through random changes, and checks after each fetch that what the client knows of every
+// partition that it reads is what is there.
+func TestAFetchSessionTellsWhatAFullFetchWould(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	b := start(t)
+	const partitions = 8
+	b.create("topic", partitions)
+	w, producer := b.dial(), b.dial()
+	ends, reads, known := make([]int64, partitions), map[int32]int64{}, map[int32]int64{}
+	id, epoch := int32(0), int32(0)
+	for step := range 300 {
+		changes, forgotten := map[int32]int64{}, []int32{}
+		for p := range int32(partitions) {
+			_, reading := reads[p]
+			switch rng.IntN(8) {
+			case 0:
+				batches := make([][]byte, p+1)
+				for i := range batches {
+					batches[i] = batchOf(1, "x")
+				}
+				call[*kmsg.ProduceResponse](producer, produceRequest("topic", -1, batches...), 9)
+				for i := range batches {
+					ends[i]++
+				}
+			case 1:
+				changes[p] = rng.Int64N(ends[p] + 1)
+			case 2:
+				changes[p] = ends[p]
+			case 3:
+				if reading && len(reads) > 2 {
+					forgotten = append(forgotten, p)
+					delete(reads, p)
+					delete(known, p)
+				}
+			}
+		}
+		if epoch == 0 && len(changes) == 0 {
+			continue
+		}
+		for p, offset := range changes {
+			if !slices.Contains(forgotten, p) {
+				reads[p] = offset
+			} else {
+				delete(changes, p)
+			}
+		}
+		req := sessionFetch(id, epoch, "topic", changes)
+		if len(forgotten) > 0 {
+			forget(req, "topic", forgotten...)
+		}
+		resp := call[*kmsg.FetchResponse](w, req, 12)
+		if resp.ErrorCode != 0 || resp.SessionID == 0 {
+			t.Fatalf("step %d: error %d, session %d", step, resp.ErrorCode, resp.SessionID)
+		}
+		id, epoch = resp.SessionID, epoch+1
+		got := map[int32]bool{}
+		for _, topic := range resp.Topics {
+			for _, p := range topic.Partitions {
+				got[p.Partition] = len(p.RecordBatches) > 0
+				known[p.Partition] = p.HighWatermark
+				if _, reading := reads[p.Partition]; !reading || p.ErrorCode != 0 {
+					t.Fatalf("step %d: partition %d, error %d, which the client reads: %t", step, p.Partition, p.ErrorCode, reading)
+				}
+			}
+		}
+		for p, offset := range reads {
+			if known[p] != ends[p] || got[p] != (offset < ends[p]) {
+				t.Fatalf("step %d: partition %d ends at %d, and the client knows of %d; it reads from %d, and got records: %t", step, p, ends[p], known[p], offset, got[p])
+			}
+		}
 	}
 }

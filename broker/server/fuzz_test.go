@@ -74,9 +74,22 @@ func FuzzRequests(f *testing.F) {
 		if !ok || h.version < a.min || h.version > a.max {
 			return
 		}
+		elements, countErr := 0, error(nil)
+		if h.key == keyProduce {
+			elements, countErr = produceElements(h.version, rest)
+		}
 		body, err := decode(h, rest)
 		if err != nil {
 			return
+		}
+		if produce, ok := body.(*kmsg.ProduceRequest); ok {
+			want := len(produce.Topics)
+			for i := range produce.Topics {
+				want += len(produce.Topics[i].Partitions)
+			}
+			if countErr != nil || elements != want && elements <= maxElements {
+				t.Fatalf("a produce of %d elements counts %d: %v", want, elements, countErr)
+			}
 		}
 		if body.Key() != h.key || body.GetVersion() != h.version {
 			t.Fatalf("decoded %T v%d of %+v", body, body.GetVersion(), h)

@@ -56,7 +56,6 @@ var suites = []suite{
 			{"TestFuncAdminQuotas", noQuotas},
 			{"TestFuncAdminUpdateFeatures", "features cannot be changed: there are none"},
 			{"TestFuncAdminIncrementalAlterConfigs", "it alters log.cleaner.backoff.ms of a broker; a broker has no configuration that clients can alter"},
-			{"TestFuncAdminDescribeConfig", "it expects a text about a broker's configurations; here topics' alone have one"},
 		},
 	},
 	{
