@@ -27,6 +27,8 @@ var (
 	ErrInvalidConfig = errors.New("invalid configuration")
 	// ErrDenied says that the API server refused the change; its message is kept.
 	ErrDenied = errors.New("refused")
+	// ErrStorage says that a change could not be written to disk; the broker's log says why.
+	ErrStorage = errors.New("metadata cannot be stored")
 	// ErrUnavailable says that the change cannot be made now; try again.
 	ErrUnavailable = errors.New("metadata unavailable")
 )

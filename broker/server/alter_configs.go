@@ -132,7 +132,7 @@ func (a *alterations) alterTopic(ctx context.Context, name string, change metada
 		return after, err
 	})
 	if err != nil {
-		return metadataCode(err), err
+		return a.s.metadataFailed(topic.Name, err), err
 	}
 	if after != before {
 		a.s.log.Info("changed a topic's configuration", "topic", topic.Name, "changes", configChanges(before, after))

@@ -29,6 +29,8 @@ const (
 	maxPipelinedBytes = 8 << 20
 	// readChunk is how much memory is taken for a frame before its bytes arrive.
 	readChunk = 64 << 10
+	// lingerTime is how long a client may take to close its side of a connection when the server stops.
+	lingerTime = time.Second
 	// writeTimeout is how long a client may take to accept one response.
 	writeTimeout = 2 * time.Minute
 )
@@ -109,12 +111,24 @@ func (c *conn) run(ctx context.Context) {
 	}
 	close(c.finished)
 	c.budget.close()
+	c.linger()
 	c.close()
 	reader.Wait()
 	c.s.groups.hungUp(context.WithoutCancel(ctx), c)
 	for req := range c.frames { // what nobody answers any more
 		c.letGo(req)
 	}
+}
+
+// linger lets the client take its last answers where the server stops: to close a connection with requests that nobody has read would reset it, and
+// take back what is on its way.
+func (c *conn) linger() {
+	tcp, ok := c.nc.(*net.TCPConn)
+	if !ok || !c.readingStopped() || tcp.CloseWrite() != nil {
+		return
+	}
+	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, c.nc)
 }
 
 // logClosed logs why the connection is closed.

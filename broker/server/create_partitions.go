@@ -69,7 +69,7 @@ func (s *Server) addPartitions(ctx context.Context, deadline time.Time, in *kmsg
 	ctx, cancel := changeContext(ctx, deadline)
 	defer cancel()
 	if err := s.cfg.Metadata.CreatePartitions(ctx, topic.Name, in.Count); err != nil {
-		return metadataCode(err), err
+		return s.metadataFailed(topic.Name, err), err
 	}
 	s.log.Info("added partitions to a topic", "topic", topic.Name, "from", len(topic.Leaders), "to", in.Count)
 	return codeNone, nil

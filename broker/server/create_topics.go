@@ -98,7 +98,7 @@ func (s *Server) createTopic(
 	ctx, cancel := changeContext(ctx, deadline)
 	defer cancel()
 	if err := s.cfg.Metadata.CreateTopic(ctx, topic); err != nil {
-		fail(metadataCode(err), err)
+		fail(s.metadataFailed(topic.Name, err), err)
 		return
 	}
 	s.log.Info("created a topic", "topic", topic.Name)

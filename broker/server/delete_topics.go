@@ -71,7 +71,7 @@ func (s *Server) deleteTopic(ctx context.Context, deadline time.Time, out *kmsg.
 	ctx, cancel := changeContext(ctx, deadline)
 	defer cancel()
 	if err := s.cfg.Metadata.DeleteTopic(ctx, topic.Name); err != nil {
-		return metadataCode(err), err
+		return s.metadataFailed(topic.Name, err), err
 	}
 	s.log.Info("deleted a topic", "topic", topic.Name)
 	return codeNone, nil

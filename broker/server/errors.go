@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -74,6 +75,16 @@ func storageCode(err error) int16 {
 	}
 }
 
+// metadataFailed translates an error of a change to topics, and logs what is for the operator to know.
+func (s *Server) metadataFailed(topic string, err error) int16 {
+	if errors.Is(err, metadata.ErrStorage) {
+		if ok, _ := s.unstored.allow(time.Now()); ok {
+			s.log.Error("cannot store a change to a topic", "topic", topic, "error", err)
+		}
+	}
+	return metadataCode(err)
+}
+
 // metadataCode translates an error of a change to topics.
 func metadataCode(err error) int16 {
 	switch {
@@ -93,6 +104,8 @@ func metadataCode(err error) int16 {
 		return codeInvalidConfig
 	case errors.Is(err, metadata.ErrDenied):
 		return codePolicyViolation
+	case errors.Is(err, metadata.ErrStorage):
+		return codeKafkaStorageError
 	case errors.Is(err, metadata.ErrUnavailable):
 		return codeRequestTimedOut
 	default:

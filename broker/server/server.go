@@ -128,6 +128,8 @@ type Server struct {
 	listener net.Listener
 	// closings bounds the lines about connections that are closed for what clients did.
 	closings lineLimit
+	// unstored bounds the lines about changes to topics that could not be stored.
+	unstored lineLimit
 	// refusalTold is when a refused connection was last logged; it belongs to accept.
 	refusalTold time.Time
 	serving     atomic.Bool

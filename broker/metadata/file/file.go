@@ -49,7 +49,7 @@ type Metadata struct {
 
 // Open reads the metadata in dir, and makes both where there are none. An error names the file and what to do.
 func Open(dir string, opts Options) (*Metadata, error) {
-	return open(store{dir: dir, rename: os.Rename}, opts)
+	return open(store{dir: dir, rename: os.Rename, write: writeSynced}, opts)
 }
 
 func open(s store, opts Options) (*Metadata, error) {
@@ -231,7 +231,7 @@ func (m *Metadata) change(ctx context.Context, f func(next *state) error) error 
 		return err
 	}
 	if err := m.store.save(next); err != nil {
-		return fmt.Errorf("%w: %w", metadata.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", metadata.ErrStorage, err)
 	}
 	m.state = next
 	m.snapshot.Store(m.build(next))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -330,7 +331,7 @@ func TestACrashBetweenWriteAndRename(t *testing.T) {
 	dir := t.TempDir()
 	crash := errors.New("crash")
 	var crashing bool
-	s := store{dir: dir, rename: func(from, to string) error {
+	s := store{dir: dir, write: writeSynced, rename: func(from, to string) error {
 		if crashing {
 			return crash
 		}
@@ -343,7 +344,7 @@ func TestACrashBetweenWriteAndRename(t *testing.T) {
 	mustCreate(t, m, "orders", 1)
 	before := m.Snapshot()
 	crashing = true
-	if err := m.CreateTopic(t.Context(), metadata.NewTopic{Name: "lost", Partitions: 1}); !errors.Is(err, metadata.ErrUnavailable) || !errors.Is(err, crash) {
+	if err := m.CreateTopic(t.Context(), metadata.NewTopic{Name: "lost", Partitions: 1}); !errors.Is(err, metadata.ErrStorage) || !errors.Is(err, crash) {
 		t.Errorf("CreateTopic = %v", err)
 	}
 	if m.Snapshot() != before {
@@ -445,7 +446,7 @@ func TestADirectoryThatCannotBeWritten(t *testing.T) {
 func TestNothingIsWrittenWhereNothingChanged(t *testing.T) {
 	dir := t.TempDir()
 	mustCreate(t, mustOpen(t, dir, Options{}), "orders", 1)
-	s := store{dir: dir, rename: func(string, string) error { return errors.New("a write") }}
+	s := store{dir: dir, write: writeSynced, rename: func(string, string) error { return errors.New("a write") }}
 	if _, err := open(s, Options{}); err != nil {
 		t.Errorf("opening an unchanged file: %v", err)
 	}
@@ -475,4 +476,38 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("(-first +second):\n%s", diff)
 		}
 	})
+}
+
+func TestATopicIsDeletedOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	full := false
+	s := store{dir: dir, rename: os.Rename, write: func(path string, raw []byte) error {
+		if _, err := os.Stat(filepath.Join(dir, reserveName)); full && (err == nil || filepath.Base(path) == reserveName) {
+			return &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+		}
+		return writeSynced(path, raw)
+	}}
+	m, err := open(s, Options{Host: "h", Port: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := m.CreateTopic(t.Context(), metadata.NewTopic{Name: name, Partitions: 1, Config: metadata.DefaultTopicConfig}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full = true
+	if err := m.DeleteTopic(t.Context(), "a"); err != nil {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if m.Snapshot().Topics["a"] != nil {
+		t.Error("the topic is still there")
+	}
+	full = false
+	if err := m.DeleteTopic(t.Context(), "b"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, reserveName)); err != nil || info.Size() < reserveBytes {
+		t.Errorf("the reserve is not kept anew: %v, %v", info, err)
+	}
 }

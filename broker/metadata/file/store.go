@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
@@ -26,7 +27,10 @@ const (
 	FileName = "topics.json"
 
 	tempName    = FileName + ".tmp"
-	fileVersion = 1
+	reserveName = FileName + ".reserve"
+	// reserveBytes is how much larger than the file the reserve is at least.
+	reserveBytes = 32 << 10
+	fileVersion  = 1
 	// maxFileBytes is the largest file that is read: far more than any number of topics that one broker can serve.
 	maxFileBytes = 64 << 20
 )
@@ -112,8 +116,9 @@ const (
 // store reads and writes the file.
 type store struct {
 	dir string
-	// rename is os.Rename; tests put a crash in its place.
+	// rename is os.Rename and write writeSynced; tests put a crash or a full disk in their place.
 	rename func(from, to string) error
+	write  func(path string, raw []byte) error
 }
 
 func (s store) path() string { return filepath.Join(s.dir, FileName) }
@@ -149,8 +154,36 @@ func (s store) save(st *state) error {
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)
 	}
+	err = s.replace(raw)
+	if isFull(err) && os.Remove(filepath.Join(s.dir, reserveName)) == nil {
+		err = s.replace(raw)
+	}
+	if err != nil {
+		return err
+	}
+	s.keepReserve(len(raw))
+	return nil
+}
+
+// isFull says whether an error means that the disk or the quota has no room.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// keepReserve keeps room for a file of n bytes and some growth, so that a topic can be deleted, or its retention changed, on a full disk. Where there is
+// no room for that, the next save tries again.
+func (s store) keepReserve(n int) {
+	path, want := filepath.Join(s.dir, reserveName), int64(n+reserveBytes)
+	if info, err := os.Stat(path); err == nil && info.Size() >= want {
+		return
+	}
+	if err := s.write(path, make([]byte, want+reserveBytes)); err != nil {
+		_ = os.Remove(path) // half a reserve is none
+	}
+}
+
+// replace writes the file's new content beside it and puts it in its place.
+func (s store) replace(raw []byte) error {
 	temp := filepath.Join(s.dir, tempName)
-	if err := writeSynced(temp, raw); err != nil {
+	if err := s.write(temp, raw); err != nil {
 		return fmt.Errorf("write metadata: %w", err)
 	}
 	if err := s.rename(temp, s.path()); err != nil {

@@ -76,7 +76,7 @@ func TestABatchThatMayNotBeAppended(t *testing.T) {
 			storage.ErrInvalidBatch, "batch 1: "},
 	}
 	m := newMemFS(rand.New(rand.NewPCG(1, 1)))
-	e := openEngine(t, workDir, Options{FS: m})
+	e := openEngine(t, workDir, Options{FS: m, ReserveBytes: -1})
 	l, err := e.Open(context.Background(), p0, 0, storage.Config{MaxBatchBytes: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestABatchThatMayNotBeAppended(t *testing.T) {
 }
 
 func TestABatchIsStoredAsItWasProduced(t *testing.T) {
-	e := openEngine(t, workDir, Options{FS: newMemFS(nil)})
+	e := openEngine(t, workDir, Options{FS: newMemFS(nil), ReserveBytes: -1})
 	l, err := e.Open(context.Background(), p0, 7, storage.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -139,9 +139,7 @@ func (l *commitLog) syncLoop() {
 func (l *commitLog) syncActive() error {
 	target, seg, pos, f := l.end, l.unsynced, l.unsynced.size, l.syncFile
 	l.mu.Unlock()
-	l.engine.syncs <- struct{}{}
-	err := f.Sync()
-	<-l.engine.syncs
+	err := l.engine.sync(f)
 	if err == nil {
 		l.writeMark(target)
 	}
@@ -155,6 +153,13 @@ func (l *commitLog) syncActive() error {
 		l.notifyAll()
 	}
 	return nil
+}
+
+// sync syncs a file, when fewer than maxSyncs others are being synced.
+func (e *Engine) sync(f File) error {
+	e.syncs <- struct{}{}
+	defer func() { <-e.syncs }()
+	return f.Sync()
 }
 
 // toSync says whether another sync is due at once; mu is held.

@@ -42,7 +42,7 @@ func (e *Engine) compact(now time.Time, all bool) error {
 	c := &cleaner{engine: e, began: e.now(), now: now, keys: newKeyMap()}
 	var errs []error
 	for _, l := range e.openLogs() {
-		err := c.compact(l, all)
+		err := e.makingRoom(func() error { return c.compact(l, all) })
 		if err != nil && !errors.Is(err, storage.ErrClosed) && !errors.Is(err, errStopped) && !errors.Is(err, errChanged) {
 			errs = append(errs, fmt.Errorf("compact %s: %w", l, err))
 		}
@@ -66,7 +66,7 @@ type cleaner struct {
 
 	// Of the log that it is at:
 	log     *commitLog
-	last    int64 // the offset of the newest record, which stays, so that readers come to the log's end
+	last    int64 // the offset of the newest record on disk, which stays, so that readers come to the log's end, after a crash too
 	expired int64 // tombstones below it may go
 	// blind says that something was met that cannot be looked into. What a tombstone deletes may be in it, so those behind it stay.
 	blind bool
@@ -174,7 +174,7 @@ func (l *commitLog) sealedFrom(compacted int64) (segments []view, from int64) {
 func (c *cleaner) pass(segments []view, from, end int64) (upTo int64, err error) {
 	c.keys.reset(end-from, c.engine.opts.CompactionMemoryBytes)
 	c.blind, c.left = false, 0
-	c.last = c.log.EndOffset() - 1
+	c.last = c.log.durableEnd() - 1
 	if upTo, err = c.readKeys(segments, from); err != nil {
 		return 0, err
 	}
@@ -188,6 +188,13 @@ func (c *cleaner) pass(segments []view, from, end int64) (upTo int64, err error)
 		}
 	}
 	return upTo, nil
+}
+
+// durableEnd is the offset below which everything is on disk.
+func (l *commitLog) durableEnd() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.onDisk
 }
 
 // mergeLimit is how large a segment may become that is made of several.
@@ -384,6 +391,9 @@ func (l *commitLog) replace(group []view, temp string, s *segment) error {
 	first := slices.Index(l.segments, old[0])
 	if first < 0 || len(l.segments)-first <= len(old) || !slices.Equal(l.segments[first:first+len(old)], old) {
 		return errChanged
+	}
+	if err := l.keepProducers(s.next); err != nil {
+		return err
 	}
 	if err := l.engine.fs.Rename(temp, s.file.path); err != nil {
 		return err

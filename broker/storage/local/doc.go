@@ -5,6 +5,7 @@
 // # Files
 //
 //	LOCK                          held with flock while an engine is open
+//	RESERVE                       room for what makes room on a full disk; given up for that, and made anew
 //	<topic>-<partition>/          one directory for each partition; the number is decimal, without leading zeros
 //	  00000000000000000000.log    a segment, named by its base offset (20 digits)
 //	  <base>-<next>-<pass>.log    a segment that compaction made, named also by the base of the one after it (20 digits), and
@@ -80,10 +81,12 @@
 //	       milliseconds since 1970; -1: its timestamps are the producer's
 //	..  4  CRC
 //
-// It is replaced by a rename whenever a segment is sealed, and before segments are removed that say what it does not say yet, so that recovery
-// finds the producers by reading no more than the last segments. So
-// compaction may drop a producer's newest batch: what is known of the producer is here, and compaction does not touch it. (Only where this file
-// is damaged too is the producer then one that is not known: recovery takes nothing about producers from segments that were compacted.)
+// It is replaced by a rename whenever a segment is sealed, so that recovery finds the producers by reading no more than the last segments. Its offset
+// is at most the one below which everything is on disk: it says nothing of what a crash may take. And no batch at or above its offset leaves the log
+// before it is replaced, and the directory synced, be it by retention, a trim, a compaction or a recovery. So compaction may drop a
+// producer's newest batch: what is known of the producer is here. (Only where this file is damaged is the producer then one that is not
+// known: recovery takes nothing about producers from segments that were compacted.) Where the disk has lost what was on it, and the log ends
+// below its offset, recovery makes it anew.
 //
 // # Compacted
 //
@@ -158,7 +161,7 @@
 // every record of whose key the map has a newer one. A batch that loses some is made anew, in its compression: its length, its record count, its
 // max timestamp (the newest of what is left) and its CRC change, all else stays, the other records byte for byte. A batch that loses all
 // goes. So a segment that compaction made has gaps between batches, and in them: a batch's last offset delta is its record count less one, or more.
-// The log's newest record stays in any case, so that a reader from any offset on comes to the log's end.
+// The log's newest record on disk stays in any case, so that a reader from any offset on comes to the log's end.
 //
 // A tombstone goes in the first pass that comes Config.TombstoneRetention or more after the first one that had gone beyond it: since then nothing
 // older of its key was left, and readers had that time to see it (KIP-534 does the same by a time in every batch).
@@ -167,9 +170,10 @@
 // than 64 MiB when they are, and segments with damage, whole, so that the damage is still reported.
 //
 // Neighbours that together have no more than a segment's bytes become one segment. The new segment is written under its name with the ending
-// .cleaned, and synced; its index is written and synced; then it is renamed, and the directory synced. From then on it stands for the old ones, whose
-// offsets its name covers, and they are removed; readers that have them open read on. A segment of which nothing goes, and that has no neighbour to
-// merge with, is not written again. Where the disk is full the new segment is given up, and the next check tries again.
+// .cleaned, and synced; its index is written and synced; the producers file is made to cover it; then it is renamed, and the directory synced.
+// From then on it stands for the old ones, whose offsets its name covers, and they are removed; readers that have them open read on. A segment of
+// which nothing goes, and that has no neighbour to merge with, is not written again. Where the disk is full the new segment is given up, and the
+// next check tries again.
 //
 // # Appending
 //

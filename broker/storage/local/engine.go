@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
@@ -53,6 +54,8 @@ type Options struct {
 	// RetentionCheckInterval is how often retention is enforced. Compaction looks for what it can do every 15 s, or as often where that is less. Default:
 	// 5 minutes; negative: neither does so by itself.
 	RetentionCheckInterval time.Duration
+	// ReserveBytes is how much room is kept for what makes room on a full disk. Default: 4 MiB; negative: none.
+	ReserveBytes int64
 	// FlushInterval is for how long storage.FlushOS leaves a write to the operating system, which by itself takes about 30 s on Linux, before it
 	// is synced. Default: 10 s.
 	FlushInterval time.Duration
@@ -71,6 +74,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, defaultSegmentBytes)
 	o.IndexIntervalBytes = cmp.Or(o.IndexIntervalBytes, defaultIndexInterval)
 	o.RetentionCheckInterval = cmp.Or(o.RetentionCheckInterval, defaultCheckInterval)
+	o.ReserveBytes = cmp.Or(o.ReserveBytes, reserveBytes)
 	o.FlushInterval = cmp.Or(max(o.FlushInterval, 0), defaultFlushInterval)
 	o.CompactionMemoryBytes = cmp.Or(max(o.CompactionMemoryBytes, 0), defaultCompactionMemory)
 	o.MaxOpenFiles = cmp.Or(max(o.MaxOpenFiles, 0), defaultOpenFiles)
@@ -93,6 +97,9 @@ type Engine struct {
 	lock   io.Closer
 	now    func() time.Time
 	syncs  chan struct{} // holds something for each sync that goes on
+
+	reserving sync.Mutex   // held while the reserve is made or given up
+	saving    atomic.Int32 // nothing is appended while this is above 0: the reserve is used
 
 	done       chan struct{}  // closed by Close
 	checks     sync.WaitGroup // of retention and compaction
@@ -140,6 +147,7 @@ func Open(dir string, opts Options) (*Engine, error) {
 		_ = lock.Close() // nothing was opened
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}
+	e.keepReserve()
 	if opts.RetentionCheckInterval > 0 {
 		e.checks.Go(func() { e.every(opts.RetentionCheckInterval, e.enforceRetention) })
 		e.checks.Go(func() { e.every(min(opts.RetentionCheckInterval, compactionInterval), e.compactNeedy) })

@@ -160,11 +160,8 @@ func checkStateFiles(t *testing.T, b []byte) {
 	if c, err := decodeClean(b, now); err == nil {
 		again(c.encode())
 	}
-	if d, err := unseal(b, producersMagic); err == nil {
-		offset := d.int64()
-		if ps := decodeProducers(d, now); d.end() == nil {
-			again(encodeProducers(offset, ps))
-		}
+	if offset, ps, err := decodeProducersFile(b, now); err == nil {
+		again(encodeProducers(offset, ps))
 	}
 	if p, err := decodePasses(b); err == nil {
 		again(p.encode())

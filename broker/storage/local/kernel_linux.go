@@ -58,6 +58,24 @@ func sendOn(out, in int, pos, n int64, sent *int64) (again bool, err error) {
 	return false, nil
 }
 
+// reserve gives a file n bytes on the disk.
+func reserve(f File, n int64) error {
+	file, ok := f.(osFile)
+	if !ok {
+		return fill(f, n)
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var allocErr error
+	err = raw.Control(func(fd uintptr) { allocErr = unix.Fallocate(int(fd), 0, 0, n) })
+	if errors.Is(allocErr, unix.EOPNOTSUPP) {
+		return fill(f, n)
+	}
+	return errors.Join(err, allocErr)
+}
+
 // writeBack lets the kernel begin to write bytes of a file to disk. What becomes of it shows at the next sync.
 func writeBack(f File, pos, n int64) {
 	file, ok := f.(osFile)

@@ -52,7 +52,7 @@ type commitLog struct {
 	activeSince time.Time
 	// onDisk is the offset below which everything is on disk.
 	onDisk int64
-	// snapshot is the offset of the producers file, as far as that is known.
+	// snapshot is the offset of the producers file that is on disk, as far as that is known; see snapshot.go. Invariant: snapshot <= onDisk.
 	snapshot int64
 
 	// pushing says that the kernel is being told to write older bytes.
@@ -318,7 +318,12 @@ func (l *commitLog) stop() error {
 	if err := l.waitSynced(); err != nil {
 		return err
 	}
-	return l.writeClean()
+	err := l.writeClean()
+	if isFull(err) {
+		l.logger.Warn("no room for the clean-shutdown marker; the next start reads the log's end", "partition", l.String())
+		return nil // everything is on disk
+	}
+	return err
 }
 
 func (l *commitLog) writeClean() error {

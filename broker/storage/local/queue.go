@@ -173,6 +173,9 @@ func (l *commitLog) writeSome(queue []*pending) int {
 	if err := l.writable(); err != nil {
 		return failAll(queue, err)
 	}
+	if l.engine.saving.Load() > 0 {
+		return failAll(queue, storage.ErrFull)
+	}
 	g := group{now: l.engine.now()}
 	l.mu.Lock()
 	g.plan.end, g.stamped = l.end, l.config.LogAppendTime

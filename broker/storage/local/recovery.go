@@ -335,6 +335,9 @@ func (r *recovery) finish() error {
 		r.logger.Error("the log ends before its start offset; it goes on empty from there", "partition", r.String(),
 			"start", r.start, "end", r.end)
 		old := r.segments
+		if err := r.writeProducers(r.end); err != nil {
+			return err
+		}
 		if err := r.startAt(r.start); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const (
 )
 
 func memOptions(m FS) Options {
-	return Options{FS: m, Logger: quiet(), RetentionCheckInterval: -1, SegmentBytes: smallSegments, IndexIntervalBytes: 150}
+	return Options{FS: m, Logger: quiet(), RetentionCheckInterval: -1, ReserveBytes: -1, SegmentBytes: smallSegments, IndexIntervalBytes: 150}
 }
 
 // filled is a file system with a log of n batches of two records each, after a kill or a clean stop, and the batches by base offset.
@@ -77,7 +77,7 @@ func served(t testing.TB, l *commitLog, batches map[int64][]byte, damaged map[in
 }
 
 func TestATailTornAtAnyByteIsCutOff(t *testing.T) {
-	m, batches := filled(t, 4, false, Options{Logger: quiet(), RetentionCheckInterval: -1})
+	m, batches := filled(t, 4, false, Options{Logger: quiet(), ReserveBytes: -1, RetentionCheckInterval: -1})
 	size := len(batches[6])
 	whole := 0
 	for _, b := range batches {
@@ -186,7 +186,7 @@ func checkFlip(t *testing.T, l *commitLog, batches map[int64][]byte, base int64,
 }
 
 func TestSeveralDamagedBatchesLeaveTheOthersReadable(t *testing.T) {
-	m, batches := filled(t, 10, false, Options{Logger: quiet(), RetentionCheckInterval: -1, IndexIntervalBytes: 1 << 20})
+	m, batches := filled(t, 10, false, Options{Logger: quiet(), ReserveBytes: -1, RetentionCheckInterval: -1, IndexIntervalBytes: 1 << 20})
 	size := len(batches[0])
 	m.edit(firstSegment, func(b []byte) []byte {
 		clear(b[2*size : 4*size])   // two whole batches, headers and all
@@ -259,11 +259,12 @@ func TestALogThatLostItsEndForgetsWhatItsProducersSentThere(t *testing.T) {
 	if end >= last.base {
 		t.Fatal(end)
 	}
-	b := testBatch{Producer: 5, Sequence: int32(end), Records: values("again")}.Encode()
+	b := testBatch{Producer: 5, Sequence: int32(end), Records: values("other", "records")}.Encode()
 	if base := mustAppend(t, l, b); base != end {
 		t.Fatalf("the producer's next batch gets %d, not %d", base, end)
 	}
-	if mark, ok, err := readMark(c, l.dir); mark != end+1 || !ok || err != nil {
+	if mark, ok, err := readMark(c, l.dir); mark != end+2 || !ok || err != nil {
 		t.Fatal(mark, ok, err)
 	}
+	wantKnown(t, reopen(t, c.crashed(0)), b, end)
 }

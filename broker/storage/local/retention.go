@@ -14,7 +14,7 @@ import (
 
 // Trim removes the records below the offset. See storage.Log.
 func (l *commitLog) Trim(ctx context.Context, offset int64) error {
-	if err := l.trim(ctx, offset); err != nil {
+	if err := l.engine.makingRoom(func() error { return l.trim(ctx, offset) }); err != nil {
 		return fmt.Errorf("trim %s to offset %d: %w", l, offset, err)
 	}
 	return nil
@@ -57,7 +57,7 @@ func (l *commitLog) advanceStart(to int64) error {
 			return err
 		}
 	}
-	if err := l.keepProducers(to); err != nil {
+	if err := l.keepProducers(l.keptFrom(to)); err != nil {
 		return err
 	}
 	if err := l.writeMeta(m); err != nil {
@@ -66,32 +66,17 @@ func (l *commitLog) advanceStart(to int64) error {
 	return l.removeSegments(l.dropBelow(to))
 }
 
-// keepProducers makes durable what is known of the producers, where the segments that are wholly below the new start say what the producers file
-// does not yet: those that a recovery has sealed, or that were sealed while the disk was full.
-func (l *commitLog) keepProducers(start int64) error {
-	l.mu.Lock()
-	first := l.segments[0].base
-	for _, s := range l.segments {
-		if s.base <= start {
-			first = s.base
-		}
-	}
-	kept := first <= l.snapshot || first == l.segments[0].base
-	end := l.end
-	l.mu.Unlock()
-	if kept || len(l.known) == 0 {
-		return nil
-	}
-	if err := l.waitSealed(end); err != nil { // which writes the file too
-		return err
-	}
-	if err := replaceFile(l.engine.fs, l.path(producersFile), encodeProducers(end, l.known)); err != nil {
-		return err
-	}
+// keptFrom is the base of the oldest segment that stays when the log starts at an offset; 0 where all stay.
+func (l *commitLog) keptFrom(start int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.snapshot = end
-	return nil
+	from := int64(0)
+	for _, s := range l.segments[1:] {
+		if s.base <= start {
+			from = s.base
+		}
+	}
+	return from
 }
 
 // dropBelow takes the segments that are wholly below the new start off the log.
@@ -168,7 +153,7 @@ func (l *commitLog) retained(now time.Time) int64 {
 func (e *Engine) EnforceRetention(now time.Time) error {
 	var errs []error
 	for _, l := range e.openLogs() {
-		if err := l.retain(now); err != nil && !errors.Is(err, storage.ErrClosed) {
+		if err := e.makingRoom(func() error { return l.retain(now) }); err != nil && !errors.Is(err, storage.ErrClosed) {
 			errs = append(errs, fmt.Errorf("enforce retention of %s: %w", l, err))
 		}
 	}

@@ -57,7 +57,7 @@ func (l *commitLog) startSegment() error {
 func (l *commitLog) syncUnsealed() error {
 	u := l.unsealed[0]
 	l.mu.Unlock()
-	err := u.file.Sync()
+	err := l.engine.sync(u.file)
 	if err == nil {
 		l.writeMark(u.end)
 		err = l.seal(&u)
@@ -75,14 +75,14 @@ func (l *commitLog) syncUnsealed() error {
 	return nil
 }
 
-// seal makes the name of the segment behind a synced one durable, and writes its index: from then on a recovery takes both for whole. Where the index cannot
-// be written, because the disk is full, it is made anew when it is needed.
+// seal makes the name of the segment behind a synced one durable, and what is known of the producers, and writes its index: from then on a recovery takes both
+// for whole. What cannot be written of these files, because the disk is full, is made anew when it is needed.
 func (l *commitLog) seal(u *unsealed) error {
+	s := u.segment
+	err := replaceFile(l.engine.fs, l.path(producersFile), u.producers)
 	if err := l.engine.fs.SyncDir(l.dir); err != nil {
 		return fmt.Errorf("sync directory %s: %w", l.dir, err)
 	}
-	s := u.segment
-	err := replaceFile(l.engine.fs, l.path(producersFile), u.producers)
 	if err == nil {
 		l.mu.Lock()
 		l.snapshot = u.end

@@ -71,7 +71,7 @@ func (s *section) short(got int64, err error) error {
 // section returns the place of batches from the one that holds offset on, and the offset to read on from; nil where the read is a small one, or
 // needs another look, or readers that are slow to take theirs keep too many files open. The caller has acquired the file and releases it where there is no section.
 func (l *commitLog) section(v *view, f File, offset int64, maxBytes int) (s *section, next int64, err error) {
-	if maxBytes < sectionMin || v.size < sectionMin || l.engine.files.crowded() {
+	if v.size < sectionMin || l.engine.files.crowded() {
 		return nil, 0, nil
 	}
 	index, err := l.indexOf(v, f)
@@ -84,8 +84,16 @@ func (l *commitLog) section(v *view, f File, offset int64, maxBytes int) (s *sec
 			return nil, 0, err
 		}
 	}
+	if from.pos < 0 {
+		return nil, 0, nil
+	}
 	to := v.boundary(index, from.pos+int64(maxBytes))
-	if from.pos < 0 || to.pos-from.pos < sectionMin {
+	if to.pos <= from.pos {
+		if to, err = v.behind(f, from); err != nil {
+			return nil, 0, err
+		}
+	}
+	if to.pos-from.pos < sectionMin {
 		return nil, 0, nil
 	}
 	if sound, err := l.ensureChecked(v, f, from, to); !sound || err != nil {
@@ -107,28 +115,80 @@ func (v *view) boundary(index []indexEntry, limit int64) indexEntry {
 	return index[i-1]
 }
 
+// behind returns the place behind one batch, which is given out whole whatever its size; a negative position where that is not what it must be.
+func (v *view) behind(f File, at indexEntry) (indexEntry, error) {
+	h, err := v.headerAt(f, at)
+	if h == nil || err != nil {
+		return indexEntry{pos: -1}, err
+	}
+	return indexEntry{offset: h.next(), pos: at.pos + int64(h.size)}, nil
+}
+
+// headerAt reads the header of the batch at a place; nil where it is not what it must be, which is found out by who goes there again.
+func (v *view) headerAt(f File, at indexEntry) (*header, error) {
+	w, _ := headerWindows.Get().(*headerWindow)
+	defer headerWindows.Put(w)
+	w.file, w.bytes = f, nil
+	return v.headerIn(w, at)
+}
+
+func (v *view) headerIn(w *headerWindow, at indexEntry) (*header, error) {
+	if at.pos+headerSize > v.size {
+		return nil, nil //nolint:nilnil // see headerAt
+	}
+	b, err := w.at(at.pos, v.size)
+	if err != nil {
+		return nil, fmt.Errorf("read %s at byte %d: %w", v.file.path, at.pos, err)
+	}
+	h, err := parseHeader(b)
+	if err != nil || !h.follows(at.offset, v.compacted) || int64(h.size) > v.size-at.pos || h.next() > v.hw {
+		return nil, nil //nolint:nilnil,nilerr // see headerAt
+	}
+	return &h, nil
+}
+
+// headerWindow reads headers of small batches many at a time.
+type headerWindow struct {
+	file  File
+	pos   int64
+	bytes []byte
+	buf   [4096]byte
+}
+
+// at returns a header's bytes; size is where the file ends.
+func (w *headerWindow) at(pos, size int64) ([]byte, error) {
+	if i := pos - w.pos; w.bytes != nil && i >= 0 && i+headerSize <= int64(len(w.bytes)) {
+		return w.bytes[i : i+headerSize], nil
+	}
+	w.pos, w.bytes = pos, w.buf[:min(int64(len(w.buf)), size-pos)]
+	if got, err := w.file.ReadAt(w.bytes, pos); got < len(w.bytes) {
+		w.bytes = nil
+		return nil, err
+	}
+	return w.bytes[:headerSize], nil
+}
+
 // locate returns the place of the batch that holds the offset, by the headers from the index's entry on; a negative position where that is not
 // what it must be.
 func (v *view) locate(f File, index []indexEntry, offset int64) (indexEntry, error) {
-	nowhere := indexEntry{pos: -1}
 	at := placeOf(index, v.base, offset)
-	var b [headerSize]byte
-	for at.pos+headerSize <= v.size {
-		if got, err := f.ReadAt(b[:], at.pos); got < headerSize {
-			return nowhere, fmt.Errorf("read %s at byte %d: %w", v.file.path, at.pos, err)
-		}
-		h, err := parseHeader(b[:])
-		if err != nil || !h.follows(at.offset, v.compacted) || int64(h.size) > v.size-at.pos {
-			return nowhere, nil //nolint:nilerr // what is wrong is found by who goes there again
-		}
-		if h.next() > offset {
+	w, _ := headerWindows.Get().(*headerWindow)
+	defer headerWindows.Put(w)
+	w.file, w.bytes = f, nil
+	for {
+		h, err := v.headerIn(w, at)
+		switch {
+		case h == nil || err != nil:
+			return indexEntry{pos: -1}, err
+		case h.next() > offset:
 			return indexEntry{offset: h.base, pos: at.pos}, nil
 		}
 		at.pos += int64(h.size)
 		at.offset = h.next()
 	}
-	return nowhere, nil
 }
+
+var headerWindows = sync.Pool{New: func() any { return new(headerWindow) }}
 
 // checked is the part of a segment whose bytes were checked, [from, to), and when the first of them were.
 type checked struct {

@@ -111,6 +111,24 @@ func TestASectionOutlivesItsFile(t *testing.T) {
 	}
 }
 
+func TestALargeBatchStaysInItsFileWhateverIsAskedFor(t *testing.T) {
+	_, l := openForSections(t, t.TempDir())
+	for _, size := range []int{10, 100_000, 10, sectionMin, 40_000} {
+		if _, err := l.Append(context.Background(), enginetest.Simple(string(make([]byte, size))), storage.Synced); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for offset, inFile := range []bool{false, true, false, true, true} {
+		for _, known := range []bool{false, true} {
+			got, err := l.Read(context.Background(), int64(offset), 1)
+			if err != nil || got.InMemory() == inFile || got.Next != int64(offset)+1 {
+				t.Errorf("batch %d, read after the one before it %t: in memory %t, next %d, %v", offset, known, got.InMemory(), got.Next, err)
+			}
+			got.Close()
+		}
+	}
+}
+
 func TestReadsAreCopiedWhereReadersKeepTooManyFilesOpen(t *testing.T) {
 	e, l := openForSections(t, t.TempDir())
 	_, starts := manyBatches(t, l, 5, 1<<20)

@@ -224,20 +224,16 @@ func encodeProducers(offset int64, ps producers) []byte {
 	return seal(ps.append(b))
 }
 
-// readProducers returns the newest snapshot of producers and the offset to go on from; no snapshot is one of offset 0.
-func readProducers(fs FS, dir string, now time.Time) (int64, producers) {
-	b, err := readFile(fs, filepath.Join(dir, producersFile))
-	if err != nil {
-		return 0, producers{}
-	}
+// decodeProducersFile returns the producers of all batches below the offset.
+func decodeProducersFile(b []byte, now time.Time) (offset int64, ps producers, err error) {
 	d, err := unseal(b, producersMagic)
 	if err != nil {
-		return 0, producers{}
+		return 0, nil, err
 	}
-	offset := d.int64()
-	ps := decodeProducers(d, now)
-	if d.end() != nil || offset < 0 {
-		return 0, producers{}
+	offset = d.int64()
+	if offset < 0 {
+		d.fail("its offset is %d", offset)
 	}
-	return offset, ps
+	ps = decodeProducers(d, now)
+	return offset, ps, d.end()
 }

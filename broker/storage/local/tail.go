@@ -16,20 +16,26 @@ func (r *recovery) openActive() error {
 		r.known = c.producers
 		return nil
 	}
-	from, ps := readProducers(r.engine.fs, r.dir, r.now)
-	r.known, r.snapshot = ps, from
+	if err := r.readProducers(); err != nil {
+		return err
+	}
+	from := r.snapshot
 	if err := r.replaySealed(from); err != nil {
 		return err
 	}
 	if err := r.openTail(from); err != nil {
 		return err
 	}
-	if from > r.active().next {
-		// The snapshot knows of batches that the log has lost.
-		r.known = producers{}
-		return r.replayAll()
+	end := r.active().next
+	if from <= end {
+		return nil
 	}
-	return nil
+	// The disk has lost batches that it had. The file must not speak of them when others have their offsets.
+	r.known = producers{}
+	if err := r.replayAll(); err != nil {
+		return err
+	}
+	return r.writeProducers(end)
 }
 
 // openTail opens the segments that are not sealed. The log ends in the first of them that does not reach the next one: a crash of the machine may keep

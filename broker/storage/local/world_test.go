@@ -90,7 +90,7 @@ func newWorld(t testing.TB, m *memFS, seed uint64, kind worldKind) *world {
 
 func (w *world) open() error {
 	e, err := Open(workDir, Options{
-		FS: w.fs, Logger: quiet(), SegmentBytes: worldSegment, IndexIntervalBytes: 150, RetentionCheckInterval: -1, MaxOpenFiles: 2,
+		FS: w.fs, Logger: quiet(), SegmentBytes: worldSegment, IndexIntervalBytes: 150, RetentionCheckInterval: -1, MaxOpenFiles: 2, ReserveBytes: 100,
 		CompactionMemoryBytes: 8 * keySlotSize,
 	})
 	if err != nil {
