@@ -22,7 +22,7 @@ CLUSTER ?= $(shell hack/kube default)
 RACE ?= $(if $(shell command -v "$$(go env CC)" 2>/dev/null),-race)
 
 BENCH ?=
-FUZZTIME ?= 10s
+FUZZTIME ?= 5000x
 SOAKTIME ?= 10m
 
 ##@ Try it
@@ -81,7 +81,7 @@ microbench: ## the packages' own benchmarks (BENCH=REGEXP picks some)
 	go test -run '^$$' -bench '$(or $(value BENCH),.)' -benchmem ./broker/...
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (10s)
+fuzz: ## every fuzz target for FUZZTIME inputs (5000x; or a time, such as 1m)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
