@@ -18,6 +18,8 @@ type Member struct {
 	ID string
 	// Topics are the topics that the member reads, in any order.
 	Topics []string
+	// Zone is where the member runs, empty if that is not known.
+	Zone string
 }
 
 // Assignment holds the partitions of each member, by member id. A member without partitions is present with none.
@@ -33,6 +35,14 @@ type Input struct {
 	// Previous is the assignment to start from, nil for none. It may name members and partitions that no longer exist, and even name a
 	// partition twice; what does not hold any more is ignored, and of two owners the one with the smaller id counts.
 	Previous Assignment
+	// Weights holds how much work each partition is, by topic and number, such as its byte rate or lag; nil if all are the same. A partition
+	// beyond a slice's end, or of a topic that is not here, weighs as much as the others on average. See Quantize. ConsistentHash and
+	// Sticky balance the members' weights instead of their numbers of partitions; the others ignore them.
+	Weights map[string][]int64
+	// Zones holds the zone of each partition's leader, by topic and number; an empty one, or one beyond the slice's end, is not known. Among
+	// plans of equal balance and moves, ConsistentHash and Sticky take one in which the most partitions have their leader in their owner's
+	// zone. The others ignore it, and so do these where partitions differ in weight.
+	Zones map[string][]string
 }
 
 // Assigner computes assignments.

@@ -272,21 +272,21 @@ func TestRing(t *testing.T) {
 			members = append(members, int32(m))
 		}
 	}
-	r := newRing(members, hashes)
-	if !slices.IsSorted(r.points) {
-		t.Fatal("the points are not sorted")
-	}
-	walk := func(point uint64, room []int32) int32 {
-		start, _ := slices.BinarySearch(r.points, point)
-		for i := range r.points {
-			if m := r.members[(start+i)%len(r.points)]; room[m] > 0 {
-				return m
-			}
-		}
-		return none
-	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
+		r := newRing(members, hashes)
+		if !slices.IsSorted(r.slots) {
+			t.Fatal("the points are not sorted")
+		}
+		walk := func(point uint32, room []int32) int32 {
+			start, _ := slices.BinarySearch(r.slots, newSlot(point, 0))
+			for i := range r.slots {
+				if m := r.slots[(start+i)%len(r.slots)].member(); room[m] > 0 {
+					return m
+				}
+			}
+			return none
+		}
 		room := make([]int32, len(hashes))
 		total := 0
 		for _, m := range members {
@@ -294,7 +294,7 @@ func TestRing(t *testing.T) {
 			total += int(room[m])
 		}
 		for range total {
-			point := rng.Uint64()
+			point := rng.Uint32()
 			want := walk(point, room)
 			got := r.walk(point, room)
 			if got != want {
@@ -302,7 +302,6 @@ func TestRing(t *testing.T) {
 			}
 			room[got]--
 		}
-		r.reset()
 	}
 }
 

@@ -23,35 +23,59 @@ func benchInput(partitions, members, topics int) Input {
 	return in
 }
 
-func benchmarkAssigner(b *testing.B, a Assigner) {
-	for _, size := range []struct{ partitions, members, topics int }{
-		{1000, 100, 1}, {10000, 1000, 1}, {10000, 1000, 100},
-	} {
-		name := fmt.Sprintf("%dx%d", size.partitions, size.members)
-		if size.topics > 1 {
-			name += fmt.Sprintf("-%dtopics", size.topics)
+// unequalInput returns a group of ten topics whose members have five different subscriptions.
+func unequalInput(partitions, members int) Input {
+	in := benchInput(partitions, members, 10)
+	for i := range in.Members {
+		var topics []string
+		for t, topic := range in.Members[i].Topics {
+			if (t+i)%5 != 0 {
+				topics = append(topics, topic)
+			}
 		}
-		fresh := benchInput(size.partitions, size.members, size.topics)
-		b.Run(name+"/fresh", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				a.Assign(fresh)
+		in.Members[i].Topics = topics
+	}
+	return in
+}
+
+// situation is a group before a plan is made.
+type situation struct {
+	name string
+	in   Input
+}
+
+// situations returns a group afresh, unchanged, with a new member, and without one; assign makes the plan before.
+func situations(fresh Input, assign func(Input) Assignment) []situation {
+	same := fresh
+	same.Previous = assign(fresh)
+	joined := same
+	joined.Members = append(slices.Clone(same.Members), Member{ID: "web-new", Topics: same.Members[0].Topics})
+	left := same
+	left.Members = slices.Clone(same.Members[1:])
+	return []situation{{"fresh", fresh}, {"same", same}, {"joined", joined}, {"left", left}}
+}
+
+func benchmarkAssigner(b *testing.B, a Assigner) {
+	for _, size := range []struct {
+		name  string
+		fresh func() Input
+	}{
+		{"1000x100", func() Input { return benchInput(1000, 100, 1) }},
+		{"10000x1000", func() Input { return benchInput(10_000, 1000, 1) }},
+		{"10000x1000-100topics", func() Input { return benchInput(10_000, 1000, 100) }},
+		{"10000x1000-5subscriptions", func() Input { return unequalInput(10_000, 1000) }},
+		{"1000000x10000", func() Input { return benchInput(1_000_000, 10_000, 1) }},
+	} {
+		b.Run(size.name, func(b *testing.B) {
+			for _, s := range situations(size.fresh(), a.Assign) {
+				b.Run(s.name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						a.Assign(s.in)
+					}
+				})
 			}
 		})
-		same := fresh
-		same.Previous = a.Assign(fresh)
-		joined := same
-		joined.Members = append(slices.Clone(same.Members), Member{ID: "web-new", Topics: same.Members[0].Topics})
-		left := same
-		left.Members = same.Members[1:]
-		for what, in := range map[string]Input{"same": same, "joined": joined, "left": left} {
-			b.Run(name+"/"+what, func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					a.Assign(in)
-				}
-			})
-		}
 	}
 }
 

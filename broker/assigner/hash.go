@@ -41,7 +41,7 @@ func memberPoint(memberHash uint64, node int) uint64 {
 	return finalize(memberHash + uint64(node)*golden)
 }
 
-// partitionPoint returns the place on the ring of a partition.
-func partitionPoint(topicHash uint64, partition int) uint64 {
-	return finalize(topicHash + uint64(partition)*golden)
+// partitionPoint returns the place on the ring of a partition, the high half of its hash.
+func partitionPoint(topicHash uint64, partition int) uint32 {
+	return uint32(finalize(topicHash+uint64(partition)*golden) >> 32)
 }

@@ -11,7 +11,7 @@ func (RoundRobin) Name() string { return "RoundRobin" }
 
 // Assign deals the partitions in turn.
 func (RoundRobin) Assign(in Input) Assignment {
-	in.Previous = nil
+	in.Previous, in.Zones, in.Weights = nil, nil, nil
 	p := newProblem(in)
 	turn := 0
 	for t := range p.topics {
@@ -36,7 +36,7 @@ func (Range) Name() string { return "Range" }
 
 // Assign cuts each topic into runs.
 func (Range) Assign(in Input) Assignment {
-	in.Previous = nil
+	in.Previous, in.Zones, in.Weights = nil, nil, nil
 	p := newProblem(in)
 	for t, readers := range p.readers() {
 		count := p.partitions(int32(t))

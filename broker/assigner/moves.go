@@ -27,21 +27,21 @@ func Moves(prev, next Assignment) int {
 	return moved
 }
 
-// Minimum returns the smallest number of moves that a balanced assignment of the input can have if all members read the same topics:
-// P − Σ min(currentᵢ, capᵢ), where the P mod n members that have most have a cap of ⌊P/n⌋+1 and the others of ⌊P/n⌋. If they read
-// different topics, it returns a lower bound: the number of partitions whose previous owner no longer reads them.
+// Minimum returns the smallest number of moves that a best balanced assignment of the input can have, by number of partitions: weights do not
+// count. If all members read the same topics,
+// that is P − Σ min(currentᵢ, capᵢ), where the P mod n members that have most have a cap of ⌊P/n⌋+1 and the others of ⌊P/n⌋.
 func Minimum(in Input) int {
+	in.Zones, in.Weights = nil, nil
 	p := newProblem(in)
 	if len(p.members) == 0 {
 		return 0
 	}
+	if !p.equal() {
+		return p.quotas(p.byPoint(nil)).moves()
+	}
 	minimum := len(p.owner)
-	target := p.targets(nil)
-	for m, load := range p.load {
-		if p.equal() {
-			load = min(load, target[m])
-		}
-		minimum -= int(load)
+	for m, target := range p.targets(nil) {
+		minimum -= int(min(p.load[m], target))
 	}
 	return minimum
 }

@@ -26,6 +26,12 @@ type problem struct {
 	start []int
 	// owner holds each partition's member. Invariant: it is none, or a member that reads the topic.
 	owner []int32
+	// zones holds the zone of each partition's leader, memberZone each member's; none is a zone that has no members, or no zone. zones is nil
+	// if there is nothing to prefer.
+	zones      []int32
+	memberZone []int32
+	// weight holds what each partition weighs, nil if all weigh the same.
+	weight []int32
 	// load holds each member's number of partitions. Invariant: load[m] is the number of g with owner[g] == m.
 	load []int32
 }
@@ -54,6 +60,8 @@ func newProblem(in Input) *problem {
 		p.owner[g] = none
 	}
 	p.keep(in.Previous)
+	p.numberZones(members, in.Zones)
+	p.numberWeights(in.Weights)
 	return p
 }
 
@@ -89,7 +97,7 @@ func mergeMembers(sorted []Member) []Member {
 func (p *problem) numberTopics(members []Member, partitions map[string]int32) {
 	p.index = make(map[string]int32)
 	for i, m := range members {
-		if i > 0 && slices.Equal(m.Topics, members[i-1].Topics) {
+		if i > 0 && sameTopics(m.Topics, members[i-1].Topics) {
 			continue
 		}
 		for _, topic := range m.Topics {
@@ -110,12 +118,14 @@ func (p *problem) numberTopics(members []Member, partitions map[string]int32) {
 // subscribe finds the distinct subscriptions.
 func (p *problem) subscribe(members []Member) {
 	known := make(map[string]int32)
+	var topics []int32
+	var key []byte
 	for i, m := range members {
-		if i > 0 && slices.Equal(m.Topics, members[i-1].Topics) {
+		if i > 0 && sameTopics(m.Topics, members[i-1].Topics) {
 			p.sub[i] = p.sub[i-1]
 			continue
 		}
-		topics := make([]int32, 0, len(m.Topics))
+		topics, key = topics[:0], key[:0]
 		for _, topic := range m.Topics {
 			if t, ok := p.index[topic]; ok {
 				topics = append(topics, t)
@@ -123,7 +133,6 @@ func (p *problem) subscribe(members []Member) {
 		}
 		slices.Sort(topics)
 		topics = slices.Compact(topics)
-		key := make([]byte, 0, 4*len(topics))
 		for _, t := range topics {
 			key = binary.BigEndian.AppendUint32(key, uint32(t))
 		}
@@ -131,10 +140,15 @@ func (p *problem) subscribe(members []Member) {
 		if !ok {
 			s = int32(len(p.subs))
 			known[string(key)] = s
-			p.subs = append(p.subs, p.newSubscription(topics))
+			p.subs = append(p.subs, p.newSubscription(slices.Clone(topics)))
 		}
 		p.sub[i] = s
 	}
+}
+
+// sameTopics reports whether two lists are equal, at once if they are one.
+func sameTopics(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 func (p *problem) newSubscription(topics []int32) subscription {
@@ -148,23 +162,29 @@ func (p *problem) newSubscription(topics []int32) subscription {
 // keep gives each partition its previous owner if that is still a member that reads the topic; of several, the first by id.
 func (p *problem) keep(previous Assignment) {
 	for m, id := range p.members {
-		topic, t := "", int32(none)
-		for _, part := range previous[id] {
-			if t == none || part.Topic != topic {
-				found, ok := p.index[part.Topic]
-				if !ok {
-					continue
-				}
-				topic, t = part.Topic, found
+		for share := previous[id]; len(share) > 0; {
+			topic, run := share[0].Topic, 1
+			for run < len(share) && share[run].Topic == topic {
+				run++
 			}
-			if part.Partition < 0 || int(part.Partition) >= p.partitions(t) || !p.reads(int32(m), t) {
-				continue
+			if t, ok := p.index[topic]; ok && p.reads(int32(m), t) {
+				p.keepTopic(int32(m), p.owner[p.start[t]:p.start[t+1]], share[:run])
 			}
-			if g := p.start[t] + int(part.Partition); p.owner[g] == none {
-				p.give(g, int32(m))
-			}
+			share = share[run:]
 		}
 	}
+}
+
+// keepTopic gives a member those of a topic's partitions that exist and nobody has.
+func (p *problem) keepTopic(m int32, owner []int32, share []Partition) {
+	kept := int32(0)
+	for _, part := range share {
+		if i := int(part.Partition); i >= 0 && i < len(owner) && owner[i] == none {
+			owner[i] = m
+			kept++
+		}
+	}
+	p.load[m] += kept
 }
 
 // partitions returns the number of partitions of a topic.
@@ -175,6 +195,19 @@ func (p *problem) reads(m, t int32) bool { return p.subs[p.sub[m]].has[t] }
 
 // equal reports whether all members read the same topics.
 func (p *problem) equal() bool { return len(p.subs) <= 1 }
+
+// solve gives every partition an owner so that the loads are best balanced and least changes. hashes and points are the members' on the
+// ring, nil for an assigner without one.
+func (p *problem) solve(hashes, points []uint64) {
+	switch {
+	case p.weight != nil:
+		p.balanceWeights(points)
+	case p.zones != nil || !p.equal():
+		p.settle(p.quotas(p.byPoint(points)), hashes, points)
+	default: // there is a formula
+		p.balance(p.targets(points), hashes, points)
+	}
+}
 
 // give makes m the owner of the partition g, which has none.
 func (p *problem) give(g int, m int32) {
@@ -188,17 +221,15 @@ func (p *problem) take(g int) {
 	p.owner[g] = none
 }
 
-// counts returns how many partitions of each topic each member has, at [m*len(topics)+t].
-func (p *problem) counts() []int32 {
-	counts := make([]int32, len(p.members)*len(p.topics))
-	for t := range p.topics {
-		for g := p.start[t]; g < p.start[t+1]; g++ {
-			if m := int(p.owner[g]); m != none {
-				counts[m*len(p.topics)+t]++
-			}
+// readers returns each topic's readers, by id.
+func (p *problem) readers() [][]int32 {
+	readers := make([][]int32, len(p.topics))
+	for m := range p.members {
+		for _, t := range p.subs[p.sub[m]].topics {
+			readers[t] = append(readers[t], int32(m))
 		}
 	}
-	return counts
+	return readers
 }
 
 // targets returns how many partitions each member shall have when all read the same topics. With P partitions, n members,
@@ -247,29 +278,37 @@ func claim(load, q int32) int32 {
 	}
 }
 
-// assignment returns the owners as an Assignment, in one allocation for all partitions.
+// assignment returns the owners as an Assignment, in one allocation for all partitions. It sorts the partitions' numbers by owner first and
+// fills that allocation from front to back, for it is large: six times the size of the numbers.
 func (p *problem) assignment() Assignment {
-	all := make([]Partition, len(p.owner))
-	shares := make([][]Partition, len(p.members))
-	at := 0
+	end := make([]int32, len(p.members))
+	total := int32(0)
 	for m, load := range p.load {
-		end := at + int(load)
-		shares[m] = all[at:at:end]
-		at = end
+		end[m] = total
+		total += load
 	}
-	for t, topic := range p.topics {
-		for g := p.start[t]; g < p.start[t+1]; g++ {
-			if m := p.owner[g]; m != none {
-				shares[m] = append(shares[m], Partition{Topic: topic, Partition: int32(g - p.start[t])})
-			}
+	byOwner := make([]int32, total)
+	for g, m := range p.owner {
+		if m != none {
+			byOwner[end[m]] = int32(g)
+			end[m]++
 		}
 	}
+	all := make([]Partition, total)
 	out := make(Assignment, len(p.members))
+	at := 0
 	for m, id := range p.members {
-		if len(shares[m]) == 0 {
-			shares[m] = nil
+		out[id] = nil
+		if from, to := at, int(end[m]); from < to {
+			t := 0
+			for ; at < to; at++ {
+				for int(byOwner[at]) >= p.start[t+1] {
+					t++
+				}
+				all[at] = Partition{Topic: p.topics[t], Partition: byOwner[at] - int32(p.start[t])}
+			}
+			out[id] = all[from:to:to]
 		}
-		out[id] = shares[m]
 	}
 	return out
 }

@@ -112,11 +112,11 @@ func formula(in Input) int {
 
 // shuffled returns the same input in another order.
 func shuffled(rng *rand.Rand, in Input) Input {
-	out := Input{Partitions: in.Partitions, Previous: make(Assignment)}
+	out := Input{Partitions: in.Partitions, Zones: in.Zones, Weights: in.Weights, Previous: make(Assignment)}
 	for _, m := range in.Members {
 		topics := slices.Clone(m.Topics)
 		rng.Shuffle(len(topics), func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
-		out.Members = append(out.Members, Member{ID: m.ID, Topics: topics})
+		out.Members = append(out.Members, Member{ID: m.ID, Topics: topics, Zone: m.Zone})
 	}
 	rng.Shuffle(len(out.Members), func(i, j int) { out.Members[i], out.Members[j] = out.Members[j], out.Members[i] })
 	for id, share := range in.Previous {
@@ -407,6 +407,7 @@ func FuzzAssign(f *testing.F) {
 		}
 		in := Input{Partitions: make(map[string]int32), Previous: make(Assignment)}
 		members, topics := next()%9, 1+next()%5
+		rng := rand.New(rand.NewPCG(uint64(members)<<8+uint64(topics), uint64(next())))
 		for i := range topics {
 			in.Partitions[fmt.Sprint("t", i)] = int32(next()%33) - 1
 		}
@@ -423,13 +424,27 @@ func FuzzAssign(f *testing.F) {
 			id := fmt.Sprint("m", next()%10)
 			in.Previous[id] = append(in.Previous[id], Partition{fmt.Sprint("t", next()%6), int32(next()%40) - 2})
 		}
+		if mode := rng.IntN(3); mode > 0 {
+			in.Zones, in.Weights = make(map[string][]string), make(map[string][]int64)
+			for m := range in.Members {
+				in.Members[m].Zone = []string{"", "a", "b"}[rng.IntN(3)]
+			}
+			for i := range topics {
+				topic := fmt.Sprint("t", i)
+				for range rng.IntN(40) {
+					in.Zones[topic] = append(in.Zones[topic], []string{"", "a", "b", "c"}[rng.IntN(4)])
+					if mode == 2 {
+						in.Weights[topic] = append(in.Weights[topic], rng.Int64N(1<<rng.IntN(63)))
+					}
+				}
+			}
+		}
 		clean := Input{Members: in.Members, Partitions: make(map[string]int32), Previous: in.Previous}
 		for topic, n := range in.Partitions {
 			if n > 0 {
 				clean.Partitions[topic] = n
 			}
 		}
-		rng := rand.New(rand.NewPCG(uint64(members), uint64(topics)))
 		for _, name := range Names() {
 			a, err := ByName(name)
 			if err != nil {

@@ -12,17 +12,23 @@ const virtualNodes = 16
 // partition's point to the first member with room: consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016), where the
 // bound is exact.
 type ring struct {
-	// points are ascending; equal ones are ordered by member.
-	points  []uint64
-	members []int32
+	// slots are ascending: by point, then by member.
+	slots []slot
 	// first holds, for each value of a point's high bits, the first slot of that value or a higher one.
 	first []int32
 	shift uint
-	// next leads from a slot whose member has no room to a later one: a disjoint-set forest with path compression, without which a
-	// walk over a nearly full ring would visit every slot.
-	next    []int32
-	touched []int32
+	// next leads from a slot whose member has no room to a later one, 0 to the one that follows: a disjoint-set forest with path
+	// compression, without which a walk over a nearly full ring would visit every slot.
+	next []int32
 }
+
+// slot is a virtual node: the high half of its point, then its member.
+type slot uint64
+
+func newSlot(point uint32, member int32) slot { return slot(point)<<32 | slot(uint32(member)) }
+
+func (s slot) point() uint32 { return uint32(s >> 32) }
+func (s slot) member() int32 { return int32(uint32(s)) }
 
 // newRing returns the ring of the given members; hashes holds every member's hash. It sorts by the high bits of the points, which
 // are evenly spread, in linear time.
@@ -30,87 +36,86 @@ func newRing(members []int32, hashes []uint64) *ring {
 	n := len(members) * virtualNodes
 	width := uint(bits.Len(uint(n)))
 	r := &ring{
-		points:  make([]uint64, n),
-		members: make([]int32, n),
-		first:   make([]int32, 1<<width+1),
-		shift:   64 - width,
-		next:    make([]int32, n),
+		slots: make([]slot, n),
+		first: make([]int32, 1<<width+2),
+		shift: 32 - width,
+		next:  make([]int32, n),
 	}
-	for _, m := range members {
+	points := make([]uint32, n)
+	for i, m := range members {
 		for v := range virtualNodes {
-			r.first[memberPoint(hashes[m], v)>>r.shift+1]++
+			point := uint32(memberPoint(hashes[m], v) >> 32)
+			points[i*virtualNodes+v] = point
+			r.first[point>>r.shift+2]++
 		}
 	}
-	for i := 1; i < len(r.first); i++ {
+	// While the slots are filled, first is one ahead: the entry of a value holds where the next slot of the value before goes.
+	for i := 2; i < len(r.first); i++ {
 		r.first[i] += r.first[i-1]
 	}
-	filled := make([]int32, len(r.first)) // how many slots of each value are taken
-	for _, m := range members {
-		for v := range virtualNodes {
-			point := memberPoint(hashes[m], v)
-			value := point >> r.shift
-			r.insert(int(r.first[value]), int(r.first[value]+filled[value]), point, m)
-			filled[value]++
-		}
+	ends := r.first[1:]
+	for i, point := range points {
+		end := &ends[point>>r.shift]
+		r.slots[*end] = newSlot(point, members[i/virtualNodes])
+		*end++
 	}
-	for i := range r.next {
-		r.next[i] = r.after(i)
+	for i := 1; i < n; i++ { // only slots of equal high bits are out of order
+		s, at := r.slots[i], i
+		for ; at > 0 && r.slots[at-1] > s; at-- {
+			r.slots[at] = r.slots[at-1]
+		}
+		r.slots[at] = s
 	}
 	return r
 }
 
-// insert puts a point into the sorted slots [from, to), shifting the larger ones into the free slot to.
-func (r *ring) insert(from, to int, point uint64, member int32) {
-	for to > from && (r.points[to-1] > point || r.points[to-1] == point && r.members[to-1] > member) {
-		r.points[to], r.members[to] = r.points[to-1], r.members[to-1]
-		to--
-	}
-	r.points[to], r.members[to] = point, member
+// sectionSlots is about how many slots a section of the ring has; they fit into a processor's first cache.
+const sectionSlots = 256
+
+// sections returns by how much to shift a point for the number of its section.
+func (r *ring) sections() uint {
+	return min(32, r.shift+uint(bits.Len(sectionSlots-1)))
 }
 
-// after returns the slot that follows, clockwise.
-func (r *ring) after(slot int) int32 {
-	if slot+1 == len(r.points) {
-		return 0
+// after returns the slot that a slot leads to.
+func (r *ring) after(at int32) int32 {
+	if next := r.next[at]; next != 0 {
+		return next
 	}
-	return int32(slot + 1)
+	if int(at)+1 < len(r.slots) {
+		return at + 1
+	}
+	return 0
 }
 
-// slot returns the first slot at or after a point, clockwise.
-func (r *ring) slot(point uint64) int32 {
+// find returns the first slot at or after a point, clockwise.
+func (r *ring) find(point uint32) int32 {
 	i := int(r.first[point>>r.shift])
-	for i < len(r.points) && r.points[i] < point {
+	for i < len(r.slots) && r.slots[i].point() < point {
 		i++
 	}
-	if i == len(r.points) {
+	if i == len(r.slots) {
 		return 0
 	}
 	return int32(i)
 }
 
-// walk returns the first member with room at or after a point, clockwise. Some member must have room; between two calls of
-// reset, room may only shrink.
-func (r *ring) walk(point uint64, room []int32) int32 {
-	start := r.slot(point)
+// walk returns the first member with room at or after a point, clockwise. Some member must have room, and between two walks room
+// may only shrink.
+func (r *ring) walk(point uint32, room []int32) int32 {
+	start := r.find(point)
+	m := r.slots[start].member()
+	if room[m] > 0 {
+		return m
+	}
 	end := start
-	for room[r.members[end]] == 0 {
-		end = r.next[end]
+	for room[r.slots[end].member()] == 0 {
+		end = r.after(end)
 	}
 	for s := start; s != end; {
-		following := r.next[s]
-		if following != end {
-			r.next[s] = end
-			r.touched = append(r.touched, s)
-		}
+		following := r.after(s)
+		r.next[s] = end // a slot that leads to slot 0 is left to find it by itself
 		s = following
 	}
-	return r.members[end]
-}
-
-// reset makes the ring forget which members have no room.
-func (r *ring) reset() {
-	for _, s := range r.touched {
-		r.next[s] = r.after(int(s))
-	}
-	r.touched = r.touched[:0]
+	return r.slots[end].member()
 }

@@ -2,77 +2,146 @@
 
 package assigner
 
-// shed takes from every member what it has above its target, the highest-numbered partitions of a topic first. Which topics it gives
-// up is chosen so that each topic stays spread: how many partitions move does not depend on it.
-func (p *problem) shed(target []int32) {
-	var over []int32
-	for m := range p.members {
-		if p.load[m] > target[m] {
-			over = append(over, int32(m))
-		}
+// hand takes partitions from members that have too many of a kind, and gives them, and those without an owner, to members that have
+// too few. How many a member loses or gains is decided before; hand chooses which, so that each topic stays spread.
+type hand struct {
+	p *problem
+	// hashes and points are the members' on the ring; without, members come in the order of their ids.
+	hashes, points []uint64
+	// topics are those of the kind; of, if not empty, holds each partition's kind.
+	topics []int32
+	of     []int32
+	kind   int32
+	// readers is the number of members; givers are those that lose and takers those that gain partitions.
+	readers        int
+	givers, takers []int32
+	// counts is scratch space by member, all zero between uses.
+	counts []int32
+}
+
+func newHand(p *problem, hashes, points []uint64) *hand {
+	return &hand{p: p, hashes: hashes, points: points, counts: make([]int32, len(p.members))}
+}
+
+// begin turns to another kind.
+func (h *hand) begin(topics, of []int32, kind int32) {
+	h.topics, h.of, h.kind = topics, of, kind
+	h.readers, h.givers, h.takers = 0, h.givers[:0], h.takers[:0]
+}
+
+// add adds a member that has n partitions too many, or -n too few, and notes that.
+func (h *hand) add(m, n int32, drop, need []int32) {
+	h.readers++
+	drop[m], need[m] = max(0, n), max(0, -n)
+	switch {
+	case n > 0:
+		h.givers = append(h.givers, m)
+	case n < 0:
+		h.takers = append(h.takers, m)
 	}
-	if len(over) == 0 {
+}
+
+// in reports whether a partition is of the kind.
+func (h *hand) in(g int) bool { return len(h.of) == 0 || h.of[g] == h.kind }
+
+// shed takes from every giver what drop says, the highest-numbered partitions of a topic first.
+func (h *hand) shed(drop []int32) {
+	if len(h.givers) == 0 {
 		return
 	}
-	topics := len(p.topics)
-	drop := make([]int32, len(p.members)*topics)
-	if topics == 1 {
-		for _, m := range over {
-			drop[m] = p.load[m] - target[m]
+	if len(h.topics) == 1 {
+		t := h.topics[0]
+		for g := h.p.start[t+1] - 1; g >= h.p.start[t]; g-- {
+			if m := h.p.owner[g]; m != none && drop[m] > 0 && h.in(g) {
+				drop[m]--
+				h.p.take(g)
+			}
 		}
-	} else {
-		s := newShedder(p, target)
-		for _, m := range over {
-			s.choose(m, p.load[m]-target[m], drop[int(m)*topics:int(m+1)*topics])
-		}
+		return
 	}
-	for t := topics - 1; t >= 0; t-- {
-		for g := p.start[t+1] - 1; g >= p.start[t]; g-- {
-			if m := p.owner[g]; m != none && drop[int(m)*topics+t] > 0 {
-				drop[int(m)*topics+t]--
-				p.take(g)
+	s := newShedder(h)
+	for i, m := range h.givers {
+		s.choose(i, drop[m])
+		drop[m] = 0
+	}
+	for i, t := range h.topics {
+		for g := h.p.start[t+1] - 1; g >= h.p.start[t]; g-- {
+			if m := h.p.owner[g]; m != none && s.row[m] != none && s.drop[int(s.row[m])+i] > 0 && h.in(g) {
+				s.drop[int(s.row[m])+i]--
+				h.p.take(g)
 			}
 		}
 	}
 }
 
-// shedder chooses the topics that members give up.
+// shedder chooses the topics that the givers give up.
 type shedder struct {
-	p      *problem
-	counts []int32
-	// want holds, for each topic, how many partitions the members below their targets lack of an even share, less the ones without an owner.
+	topics int
+	// row is where a giver's entries of counts and drop begin, one for each topic; none for the other members.
+	row []int32
+	// counts is how many partitions a giver has, drop how many it gives up.
+	counts, drop []int32
+	// want holds, for each topic, how many partitions the takers lack of an even share, less the ones without an owner.
 	want []int32
 	// low and high are ⌊Pₜ/n⌋ and ⌈Pₜ/n⌉.
 	low, high []int32
 }
 
-func newShedder(p *problem, target []int32) *shedder {
-	topics, n := len(p.topics), len(p.members)
+func newShedder(h *hand) *shedder {
+	topics := len(h.topics)
 	s := &shedder{
-		p: p, counts: p.counts(),
+		topics: topics, row: make([]int32, len(h.p.members)),
+		counts: make([]int32, len(h.givers)*topics), drop: make([]int32, len(h.givers)*topics),
 		want: make([]int32, topics), low: make([]int32, topics), high: make([]int32, topics),
 	}
-	for t := range p.topics {
-		count := p.partitions(int32(t))
-		s.low[t] = int32(count / n)
-		s.high[t] = int32((count + n - 1) / n)
-		s.want[t] = -int32(p.orphans(t))
+	const taker = none - 1
+	for m := range s.row {
+		s.row[m] = none
 	}
-	for m := range p.members {
-		if p.load[m] >= target[m] {
-			continue
+	for i, m := range h.givers {
+		s.row[m] = int32(i * topics)
+	}
+	for _, m := range h.takers {
+		s.row[m] = taker
+	}
+	for i, t := range h.topics {
+		count, have := 0, 0
+		for g := h.p.start[t]; g < h.p.start[t+1]; g++ {
+			if h.in(g) {
+				count++
+			}
 		}
-		for t := range p.topics {
-			s.want[t] += max(0, s.low[t]-s.counts[m*topics+t])
+		s.low[i], s.high[i] = int32(count/h.readers), int32((count+h.readers-1)/h.readers)
+		for g := h.p.start[t]; g < h.p.start[t+1]; g++ {
+			if !h.in(g) {
+				continue
+			}
+			switch m := h.p.owner[g]; {
+			case m == none:
+				have++
+			case s.row[m] == taker:
+				h.counts[m]++
+				if h.counts[m] <= s.low[i] {
+					have++
+				}
+			case s.row[m] != none:
+				s.counts[int(s.row[m])+i]++
+			}
 		}
+		for _, m := range h.takers {
+			h.counts[m] = 0
+		}
+		s.want[i] = int32(len(h.takers))*s.low[i] - int32(have)
+	}
+	for _, m := range h.takers {
+		s.row[m] = none
 	}
 	return s
 }
 
-// choose adds n partitions of member m to drop, which is by topic.
-func (s *shedder) choose(m, n int32, drop []int32) {
-	topics := len(s.p.topics)
-	counts := s.counts[int(m)*topics : int(m+1)*topics]
+// choose chooses n partitions that a giver gives up.
+func (s *shedder) choose(giver int, n int32) {
+	counts := s.counts[giver*s.topics : (giver+1)*s.topics]
 	for range n {
 		best := none
 		for t := range counts {
@@ -81,7 +150,7 @@ func (s *shedder) choose(m, n int32, drop []int32) {
 			}
 		}
 		counts[best]--
-		drop[best]++
+		s.drop[giver*s.topics+best]++
 		s.want[best]--
 	}
 }

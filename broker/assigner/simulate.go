@@ -32,8 +32,8 @@ func Simulate(a Assigner, partitions, members, then int) (Simulation, error) {
 		return Simulation{}, fmt.Errorf("partitions must be from 1 to %d, not %d", maxSimulatedPartitions, partitions)
 	}
 	for _, n := range []int{members, then} {
-		if n < 0 || n > maxSimulatedMembers {
-			return Simulation{}, fmt.Errorf("the number of members must be from 0 to %d, not %d", maxSimulatedMembers, n)
+		if err := CheckMembers(n); err != nil {
+			return Simulation{}, err
 		}
 	}
 	const topic = "topic"
@@ -45,9 +45,20 @@ func Simulate(a Assigner, partitions, members, then int) (Simulation, error) {
 	counts := map[string]int32{topic: int32(partitions)}
 	before := a.Assign(Input{Members: all[:members], Partitions: counts})
 	in := Input{Members: all[:then], Partitions: counts, Previous: before}
-	after := a.Assign(in)
+	return Measure(in, a.Assign(in)), nil
+}
 
-	sim := Simulation{Moved: Moves(before, after), Minimum: Minimum(in)}
+// CheckMembers returns an error unless n is from 0 to 100,000, the members that a plan may have.
+func CheckMembers(n int) error {
+	if n < 0 || n > maxSimulatedMembers {
+		return fmt.Errorf("the number of members must be from 0 to %d, not %d", maxSimulatedMembers, n)
+	}
+	return nil
+}
+
+// Measure returns what an assignment of an input does to the group.
+func Measure(in Input, after Assignment) Simulation {
+	sim := Simulation{Moved: Moves(in.Previous, after), Minimum: Minimum(in)}
 	first := true
 	for _, share := range after {
 		sim.MaxLoad = max(sim.MaxLoad, len(share))
@@ -56,5 +67,5 @@ func Simulate(a Assigner, partitions, members, then int) (Simulation, error) {
 		}
 		first = false
 	}
-	return sim, nil
+	return sim
 }

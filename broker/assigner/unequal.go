@@ -4,135 +4,192 @@ package assigner
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 )
 
-// readers returns each topic's readers, by id.
-func (p *problem) readers() [][]int32 {
+// kind is a set of partitions that the same subscriptions read and, if zones count, whose leaders are in the same zone: it does not matter
+// for balance, moves and zones which of them a member gets that had none of them.
+type kind struct {
+	topics  []int32
+	readers []int32 // subscriptions
+	zone    int32
+	count   int32
+}
+
+// quotas is how many partitions of each kind each member shall have.
+type quotas struct {
+	kinds []kind
+	// of holds each partition's kind.
+	of  []int32
+	net *network
+}
+
+// findKinds sorts the partitions into kinds.
+func (p *problem) findKinds() ([]kind, []int32) {
 	readers := make([][]int32, len(p.topics))
-	for m := range p.members {
-		for _, t := range p.subs[p.sub[m]].topics {
-			readers[t] = append(readers[t], int32(m))
+	for s := range p.subs {
+		for _, t := range p.subs[s].topics {
+			readers[t] = append(readers[t], int32(s))
 		}
 	}
-	return readers
-}
-
-// placeByLoad gives each partition without an owner to the reader of its topic that has least. Ties break clockwise from the
-// partition's point on a ring with one point for each member, or by id if points is nil. Topics with few readers come first, for they have
-// least choice.
-func (p *problem) placeByLoad(points []uint64) {
-	readers := p.readers()
-	order := make([]int, len(p.topics))
-	for t := range order {
-		order[t] = t
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(readers[a]), len(readers[b])) })
-	for _, t := range order {
-		topicHash := hashString(topicSeed, p.topics[t])
+	var kinds []kind
+	of := make([]int32, len(p.owner))
+	known := make(map[string]int32)
+	var key []byte
+	for t := range p.topics {
+		key = key[:0]
+		for _, s := range readers[t] {
+			key = binary.BigEndian.AppendUint32(key, uint32(s))
+		}
+		prefix := len(key)
+		last, zone := int32(none), int32(none)
 		for g := p.start[t]; g < p.start[t+1]; g++ {
-			if p.owner[g] == none {
-				p.give(g, p.leastLoaded(readers[t], points, partitionPoint(topicHash, g-p.start[t])))
+			if z := p.zone(g); last == none || z != zone {
+				zone = z
+				key = binary.BigEndian.AppendUint32(key[:prefix], uint32(zone))
+				k, ok := known[string(key)]
+				if !ok {
+					k = int32(len(kinds))
+					known[string(key)] = k
+					kinds = append(kinds, kind{readers: readers[t], zone: zone})
+				}
+				if i := len(kinds[k].topics) - 1; i < 0 || kinds[k].topics[i] != int32(t) {
+					kinds[k].topics = append(kinds[k].topics, int32(t))
+				}
+				last = k
+			}
+			of[g] = last
+			kinds[last].count++
+		}
+	}
+	return kinds, of
+}
+
+// quotas finds how many partitions of each kind each member shall have, so that the loads are best balanced, the fewest partitions move
+// and, among those, the fewest are in another zone than their owner. It takes the partitions away that no best balanced assignment
+// leaves where they are. Members of a subscription are tried in the order of order.
+func (p *problem) quotas(order []int32) *quotas {
+	kinds, of := p.findKinds()
+	members := make([]int32, len(p.subs))
+	for _, s := range p.sub {
+		members[s]++
+	}
+	kindsOf, level := takes(kinds, divide(kinds, members), len(p.subs))
+	q := &quotas{kinds: kinds, of: of, net: newNetwork(len(kinds), kindsOf, p.sub)}
+	for c := range q.net.columns {
+		q.net.columns[c] = q.net.columns[c][:0]
+	}
+	for _, m := range order {
+		q.net.columns[p.sub[m]] = append(q.net.columns[p.sub[m]], m)
+	}
+	if p.zones != nil {
+		kindZone := make([]int32, len(kinds))
+		for k := range kinds {
+			kindZone[k] = kinds[k].zone
+		}
+		q.net.prefer(kindZone, p.memberZone, len(p.owner))
+	}
+	p.fill(q, level)
+	if !q.net.zoned && slices.Max(q.net.had) == 0 {
+		q.net.start()
+	}
+	q.net.run()
+	q.net.mix()
+	return q
+}
+
+// takes returns, by subscription, the kinds that its members take in a best balanced assignment, ascending, and the members' level.
+func takes(kinds []kind, parts []part, subs int) (kindsOf [][]int32, level []int32) {
+	kindsOf, level = make([][]int32, subs), make([]int32, subs)
+	partOf := make([]int, subs)
+	for i, part := range parts {
+		for _, s := range part.subs {
+			partOf[s], level[s] = i, part.level
+		}
+	}
+	for i, part := range parts {
+		for _, k := range part.kinds {
+			for _, s := range kinds[k].readers {
+				if partOf[s] == i {
+					kindsOf[s] = append(kindsOf[s], k)
+				}
 			}
 		}
 	}
+	return kindsOf, level
 }
 
-func (p *problem) leastLoaded(readers []int32, points []uint64, from uint64) int32 {
-	best := readers[0]
-	for _, m := range readers[1:] {
-		if p.load[m] < p.load[best] || p.load[m] == p.load[best] && points != nil && points[m]-from < points[best]-from {
-			best = m
+// fill puts the previous assignment into the network, and what is too many or too few of it.
+func (p *problem) fill(q *quotas, level []int32) {
+	n := q.net
+	for g, m := range p.owner {
+		if m == none {
+			n.excess[q.of[g]]++
+			continue
+		}
+		if entry := q.entry(g, m); entry != none {
+			n.had[entry]++
+		} else {
+			p.take(g)
+			n.excess[q.of[g]]++
 		}
 	}
-	return best
-}
-
-// augment improves the balance until nothing can: while partitions can be handed on, from member to member along topics that both
-// read, from a member to one that has at least two fewer, it does so. Where no such path is left, the loads are as even as the subscriptions
-// allow (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite graphs and load balancing, 2006). It ends, since every step makes the
-// sum of the squares of the loads smaller.
-func (p *problem) augment() {
-	a := &augmenter{p: p, readers: p.readers(), counts: p.counts(), via: make([]step, len(p.members)), seen: make([]bool, len(p.topics))}
-	for changed := true; changed; {
-		changed = false
-		for _, m := range a.byLoad() {
-			for a.relieve(m) {
-				changed = true
-			}
-		}
+	copy(n.has, n.had)
+	n.excess[n.drain()] = -int32(len(p.owner))
+	for m, load := range p.load {
+		hi := level[p.sub[m]]
+		lo := max(0, hi-1)
+		n.lo[m], n.hi[m] = lo, hi
+		n.drained[m] = min(max(load, lo), hi)
+		n.excess[n.column(int32(m))] = load - n.drained[m]
+		n.excess[n.drain()] += n.drained[m]
 	}
 }
 
-// step says how a search reached a member: from another one, which would hand it a partition of a topic.
-type step struct{ from, topic int32 }
-
-type augmenter struct {
-	p       *problem
-	readers [][]int32
-	counts  []int32
-	via     []step
-	seen    []bool
-	queue   []int32
+// entry returns the entry of a member for the kind of a partition, none if it takes nothing of that kind.
+func (q *quotas) entry(g int, m int32) int {
+	place, takes := slices.BinarySearch(q.net.kindsOf[q.net.class[m]], q.of[g])
+	if !takes {
+		return none
+	}
+	return q.net.row[m] + place
 }
 
-// byLoad returns the members, the most loaded first, then by id.
-func (a *augmenter) byLoad() []int32 {
-	order := make([]int32, len(a.p.members))
+// moves returns how many partitions get another owner.
+func (q *quotas) moves() int {
+	moves := 0
+	for entry, has := range q.net.has {
+		moves += max(0, int(has-q.net.had[entry]))
+	}
+	return moves
+}
+
+// byPoint returns the members in the order of their points on the ring, or of their ids if points is nil.
+func (p *problem) byPoint(points []uint64) []int32 {
+	order := make([]int32, len(p.members))
 	for m := range order {
 		order[m] = int32(m)
 	}
-	slices.SortStableFunc(order, func(x, y int32) int { return cmp.Compare(a.p.load[y], a.p.load[x]) })
+	if points != nil {
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(points[a], points[b]), cmp.Compare(a, b)) })
+	}
 	return order
 }
 
-// relieve looks breadth-first for the shortest path from m to a member with at least two partitions fewer, hands a partition on along each
-// of its steps, and reports whether there was one.
-func (a *augmenter) relieve(m int32) bool {
-	for i := range a.via {
-		a.via[i] = step{from: none}
-	}
-	clear(a.seen)
-	a.via[m].from = m
-	a.queue = append(a.queue[:0], m)
-	for len(a.queue) > 0 {
-		from := a.queue[0]
-		a.queue = a.queue[1:]
-		for _, t := range a.p.subs[a.p.sub[from]].topics {
-			if a.seen[t] || a.counts[int(from)*len(a.p.topics)+int(t)] == 0 {
-				continue
-			}
-			a.seen[t] = true
-			for _, to := range a.readers[t] {
-				if a.via[to].from != none {
-					continue
-				}
-				a.via[to] = step{from: from, topic: t}
-				if a.p.load[to] <= a.p.load[m]-2 {
-					a.handOn(m, to)
-					return true
-				}
-				a.queue = append(a.queue, to)
+// settle moves partitions from the members that have more of a kind than their quota to those that have less.
+func (p *problem) settle(q *quotas, hashes, points []uint64) {
+	h := newHand(p, hashes, points)
+	drop, need := make([]int32, len(p.members)), make([]int32, len(p.members))
+	for k := range q.kinds {
+		h.begin(q.kinds[k].topics, q.of, int32(k))
+		for _, r := range q.net.readers[k] {
+			for _, m := range q.net.columns[r.class] {
+				entry := q.net.row[m] + int(r.place)
+				h.add(m, q.net.had[entry]-q.net.has[entry], drop, need)
 			}
 		}
-	}
-	return false
-}
-
-// handOn moves one partition along each step of the path from m that ends at to.
-func (a *augmenter) handOn(m, to int32) {
-	topics := len(a.p.topics)
-	for to != m {
-		s := a.via[to]
-		for g := a.p.start[s.topic+1] - 1; ; g-- { // ends: the search saw that s.from has one
-			if a.p.owner[g] == s.from {
-				a.p.take(g)
-				a.p.give(g, to)
-				break
-			}
-		}
-		a.counts[int(s.from)*topics+int(s.topic)]--
-		a.counts[int(to)*topics+int(s.topic)]++
-		to = s.from
+		h.shed(drop)
+		h.deal(need)
 	}
 }
