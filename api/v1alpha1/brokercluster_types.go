@@ -160,6 +160,9 @@ const (
 )
 
 // BrokerConfig is the brokers' configuration.
+//
+// +kubebuilder:validation:XValidation:rule="duration(has(self.minSessionTimeout) ? self.minSessionTimeout : '6s') <= duration(has(self.maxSessionTimeout) ? self.maxSessionTimeout : '30m')",message="config.minSessionTimeout must not be longer than config.maxSessionTimeout"
+// +kubebuilder:validation:XValidation:rule="duration(has(self.consumerHeartbeatInterval) ? self.consumerHeartbeatInterval : '5s') < duration(has(self.consumerSessionTimeout) ? self.consumerSessionTimeout : '45s')",message="config.consumerHeartbeatInterval must be shorter than config.consumerSessionTimeout"
 type BrokerConfig struct {
 	// autoCreateTopics says whether a client that names an unknown topic creates it: Enabled or Disabled. Default Disabled.
 	// +kubebuilder:default=Disabled
@@ -182,7 +185,7 @@ type BrokerConfig struct {
 	OffsetsPartitions int32 `json:"offsetsPartitions,omitempty"`
 
 	// maxConnections is how many connections of clients a broker takes at once. Default 10000, from 10 to 1000000. A change restarts the brokers, one after
-	// the other; so does one of the three fields below.
+	// the other; so does one of the fields below.
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
@@ -207,6 +210,58 @@ type BrokerConfig struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="config.idleTimeout must be a duration from 1s to 24h, such as 10m"
 	// +optional
 	IdleTimeout *metav1.Duration `json:"idleTimeout,omitempty"`
+
+	// offsetsRetention is how long committed offsets are kept once their group is empty, or, where nobody in it reads their topic, once they were committed, as a duration; those of a
+	// managed group as long as it is one. Default 168h; from 1m to 87600h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('87600h')",message="config.offsetsRetention must be a duration from 1m to 87600h, such as 168h"
+	// +optional
+	OffsetsRetention *metav1.Duration `json:"offsetsRetention,omitempty"`
+
+	// initialRebalanceDelay is how long the first rebalance of an empty group waits for more members, as a duration. Default 0s; from 0s to 10m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('10m')",message="config.initialRebalanceDelay must be a duration from 0s to 10m, such as 0s"
+	// +optional
+	InitialRebalanceDelay *metav1.Duration `json:"initialRebalanceDelay,omitempty"`
+
+	// minSessionTimeout is the shortest session timeout that a member of a classic group may ask for, as a duration; not longer than maxSessionTimeout. Default 6s; from 100ms to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="config.minSessionTimeout must be a duration from 100ms to 24h, such as 6s"
+	// +optional
+	MinSessionTimeout *metav1.Duration `json:"minSessionTimeout,omitempty"`
+
+	// maxSessionTimeout is the longest session timeout that a member of a classic group may ask for, as a duration. Default 30m; from 100ms to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('24h')",message="config.maxSessionTimeout must be a duration from 100ms to 24h, such as 30m"
+	// +optional
+	MaxSessionTimeout *metav1.Duration `json:"maxSessionTimeout,omitempty"`
+
+	// consumerSessionTimeout is after how long without a heartbeat a member of the consumer protocol (KIP-848) is removed, as a duration. Default 45s; from 1s to 24h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="config.consumerSessionTimeout must be a duration from 1s to 24h, such as 45s"
+	// +optional
+	ConsumerSessionTimeout *metav1.Duration `json:"consumerSessionTimeout,omitempty"`
+
+	// consumerHeartbeatInterval is how often members of the consumer protocol are told to send a heartbeat, as a duration; shorter than
+	// consumerSessionTimeout. Default 5s; from 100ms to 1h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="config.consumerHeartbeatInterval must be a duration from 100ms to 1h, such as 5s"
+	// +optional
+	ConsumerHeartbeatInterval *metav1.Duration `json:"consumerHeartbeatInterval,omitempty"`
+
+	// assignmentInterval is how long a group of the consumer protocol waits for more members to come, or to change what they read, before it assigns anew, as a
+	// duration. Default 100ms; from 0s to 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('10s')",message="config.assignmentInterval must be a duration from 0s to 10s, such as 100ms"
+	// +optional
+	AssignmentInterval *metav1.Duration `json:"assignmentInterval,omitempty"`
 }
 
 // BrokerPodTemplate overrides parts of the broker pods.

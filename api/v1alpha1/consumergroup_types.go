@@ -239,6 +239,9 @@ type GroupMember struct {
 	// node is the name of the node that the pod runs on.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// zone is the zone that the pod runs in, by its label topology.kubernetes.io/zone, which Kubernetes sets from the node's. Not set where it has none.
+	// +optional
+	Zone string `json:"zone,omitempty"`
 	// phase is Active or Grace.
 	Phase MemberPhase `json:"phase"`
 	// graceDeadline is when the member loses its partitions if it has not come back. Set in phase Grace only.

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
 // ordinaryGroup is the state of Kafka's classic protocol.
@@ -28,6 +30,21 @@ type ordinaryGroup struct {
 	// delayed says that due is the end of the initial delay, which is extended up to limit while members arrive; arrived says that one has.
 	delayed, arrived bool
 	limit            time.Time
+}
+
+// maxGeneration is the last generation, in which a group stays.
+const maxGeneration = math.MaxInt32
+
+// part is a member's part of a leader's plan.
+type part struct {
+	// planned says that there is a plan.
+	planned bool
+	// bytes is what the leader sent for the member, share the same, decoded, if decoded says so.
+	bytes   []byte
+	share   []assigner.Partition
+	decoded bool
+	// computed says that the group made the plan for the leader: share counts, and bytes does not.
+	computed bool
 }
 
 // await makes a member's Join wait for the others, in a rebalance that is begun if none is under way.
@@ -116,10 +133,9 @@ func (g *Group) completeJoin() {
 		o.due = g.now.Add(g.rebalanceTimeout())
 		return
 	}
-	if o.generation < math.MaxInt32 {
-		o.generation++
-	}
+	g.bump()
 	o.due = time.Time{}
+	g.emptySince = g.now
 	if joined == nil {
 		o.state, o.protocol, o.leader = StateEmpty, "", "" // its type stays, as in Kafka: tools tell consumer groups by it
 		return
@@ -128,6 +144,7 @@ func (g *Group) completeJoin() {
 		o.leader = slices.MinFunc(joined, func(a, b *groupMember) int { return cmp.Compare(a.order, b.order) }).id
 	}
 	o.state, o.protocol, o.protocolType = StateCompletingRebalance, g.chooseProtocol(), joined[0].protocolType
+	g.emptySince = time.Time{}
 	due := g.now.Add(g.rebalanceTimeout())
 	for _, m := range joined {
 		m.syncDue = due
@@ -140,7 +157,8 @@ func (g *Group) completeJoin() {
 func (g *Group) removeNotJoined() []*groupMember {
 	var joined []*groupMember
 	for _, m := range g.sortedMembers() {
-		m.assignment = nil
+		m.part = part{share: m.part.share} // what a member read before makes a plan of the group's sticky
+		g.mark(m)
 		switch {
 		case m.join.waiting:
 			joined = append(joined, m)
@@ -156,6 +174,7 @@ func (g *Group) removeNotJoined() []*groupMember {
 func (g *Group) answerJoin(m *groupMember, t Token) {
 	o := &g.ordinary
 	m.generation = o.generation
+	g.mark(m)
 	g.touch(m)
 	body := JoinReply{MemberID: m.id, Generation: o.generation, ProtocolType: o.protocolType, Protocol: o.protocol, Leader: o.leader}
 	if m.id == o.leader {
@@ -211,11 +230,12 @@ func (g *Group) ordinaryRejoin(m *groupMember, in Join) {
 func (g *Group) ordinaryReplace(old *groupMember, id string, in Join) {
 	o := &g.ordinary
 	g.answerWaiting(old, ErrFencedInstanceID)
-	delete(g.members, old.id)
+	g.drop(old)
 	m := *old
 	m.id = id
 	m.update(in)
-	g.members[id], g.static[m.instanceID] = &m, id
+	g.insert(&m)
+	g.mark(&m)
 	if o.leader == old.id {
 		o.leader = id
 	}
@@ -224,6 +244,7 @@ func (g *Group) ordinaryReplace(old *groupMember, id string, in Join) {
 		g.await(&m, in.Token)
 		return
 	}
+	g.emptySince = time.Time{}
 	g.answerJoin(&m, in.Token)
 	last := &g.out.Replies[len(g.out.Replies)-1]
 	if body, ok := last.Body.(JoinReply); ok && o.leader == id {
@@ -249,11 +270,11 @@ func sortedTopics(s *Subscription) []string {
 func (g *Group) sync(in Sync) {
 	m, code := g.checkSync(in)
 	if code != ErrNone {
-		g.reply(in.Token, code, SyncReply{Managed: g.managed != nil})
+		g.reply(in.Token, code, SyncReply{Shared: g.handoff != nil})
 		return
 	}
-	if g.managed != nil {
-		g.managedSync(m, in.Token)
+	if g.handoff != nil {
+		g.shareSync(m, in.Token)
 		return
 	}
 	g.answerSyncWith(m, ErrRebalanceInProgress)
@@ -264,7 +285,7 @@ func (g *Group) sync(in Sync) {
 		g.answerSync(m, in.Token)
 	case m.id == g.ordinary.leader:
 		m.sync = waiter{token: in.Token, waiting: true}
-		g.distribute(in.Assignments)
+		g.distribute(in)
 	default:
 		m.sync = waiter{token: in.Token, waiting: true}
 	}
@@ -278,7 +299,7 @@ func (g *Group) checkSync(in Sync) (*groupMember, int16) {
 	}
 	protocolType, protocol := g.protocolOf(m)
 	switch {
-	case g.managed == nil && g.ordinary.state == StatePreparingRebalance, g.managed != nil && m.client.opaque:
+	case g.handoff == nil && g.ordinary.state == StatePreparingRebalance, g.handoff != nil && m.client.opaque:
 		return nil, ErrRebalanceInProgress
 	case in.ProtocolType != "" && in.ProtocolType != protocolType, in.Protocol != "" && in.Protocol != protocol:
 		return nil, ErrInconsistentGroupProtocol
@@ -288,7 +309,10 @@ func (g *Group) checkSync(in Sync) (*groupMember, int16) {
 
 // protocolOf is the protocol that a member was told to use.
 func (g *Group) protocolOf(m *groupMember) (protocolType, protocol string) {
-	if g.managed != nil {
+	switch {
+	case m.consumer != nil:
+		return consumerProtocol, ""
+	case g.handoff != nil:
 		return m.protocolType, m.protocols[0].Name
 	}
 	return g.ordinary.protocolType, g.ordinary.protocol
@@ -299,12 +323,12 @@ func (g *Group) checkMember(c Client, generation int32) (*groupMember, int16) {
 	if code := g.refusal(); code != ErrNone {
 		return nil, code
 	}
-	m, code := g.identify(c)
+	m, code := g.identifyClassic(c)
 	if code != ErrNone {
 		return nil, code
 	}
 	current := m.generation
-	if g.managed == nil && !m.stale {
+	if g.handoff == nil && !m.stale {
 		current = g.ordinary.generation
 	}
 	// A member that has not been told its first generation yet knows none, whatever the request says.
@@ -314,13 +338,22 @@ func (g *Group) checkMember(c Client, generation int32) (*groupMember, int16) {
 	return m, ErrNone
 }
 
-// distribute hands the leader's plan to those that wait for it, and to the others when they ask. A member that the plan does not name gets nothing.
-func (g *Group) distribute(plan map[string][]byte) {
+// distribute hands the leader's plan to those that wait for it, and to the others when they ask. A member that the plan does not name gets nothing. A leader that
+// sends no plan leaves it to the group.
+func (g *Group) distribute(in Sync) {
 	g.ordinary.state = StateStable
+	computed := map[string][]assigner.Partition(nil)
+	if len(in.Assignments) == 0 {
+		computed = g.compute()
+	}
 	for _, m := range g.sortedMembers() {
-		m.assignment = plan[m.id]
-		if m.assignment == nil {
-			m.assignment = []byte{}
+		g.mark(m)
+		if computed != nil {
+			m.part = part{planned: true, share: computed[m.id], decoded: true, computed: true}
+		} else {
+			share, decoded := in.Shares[m.id]
+			decoded = decoded || (in.Shares != nil && len(in.Assignments[m.id]) == 0)
+			m.part = part{planned: true, bytes: in.Assignments[m.id], share: flatten(share), decoded: decoded}
 		}
 		if m.sync.waiting {
 			g.touch(m)
@@ -331,7 +364,13 @@ func (g *Group) distribute(plan map[string][]byte) {
 }
 
 func (g *Group) answerSync(m *groupMember, t Token) {
-	g.reply(t, ErrNone, SyncReply{ProtocolType: g.ordinary.protocolType, Protocol: g.ordinary.protocol, Assignment: m.assignment})
+	body := SyncReply{ProtocolType: g.ordinary.protocolType, Protocol: g.ordinary.protocol}
+	if m.part.computed {
+		body.Shared, body.Share = true, group(m.part.share)
+	} else if body.Assignment = m.part.bytes; body.Assignment == nil {
+		body.Assignment = []byte{}
+	}
+	g.reply(t, ErrNone, body)
 }
 
 // heartbeat takes a Heartbeat.
@@ -348,8 +387,8 @@ func (g *Group) heartbeat(in Heartbeat) {
 
 // needsRejoin says whether a member is to be told to join again.
 func (g *Group) needsRejoin(m *groupMember) bool {
-	if g.managed != nil {
-		return g.managed.needsRejoin(m)
+	if g.handoff != nil {
+		return g.handoff.needsRejoin(m)
 	}
 	return g.ordinary.state == StatePreparingRebalance
 }

@@ -18,7 +18,7 @@ type TopicPartitions struct {
 // Token correlates a reply with its request; the caller chooses it.
 type Token uint64
 
-// Input is one of Join, Sync, Heartbeat, Leave, Commit, Disconnect, Plan, Tick, Delete and DeleteOffsets.
+// Input is one of Join, Sync, Heartbeat, ConsumerHeartbeat, Leave, Commit, Disconnect, Plan, Topics, Tick, Delete and DeleteOffsets.
 type Input interface{ isInput() }
 
 // Client is what is known of the client that sent a request.
@@ -72,6 +72,8 @@ type Sync struct {
 	Protocol     string
 	// Assignments are the leader's plan, by member id, encoded.
 	Assignments map[string][]byte
+	// Shares is the same, decoded from the consumer protocol; a member whose part is not in that encoding is absent. It is nil in other protocols.
+	Shares map[string][]TopicPartitions
 }
 
 // Heartbeat is a Heartbeat request.
@@ -80,6 +82,56 @@ type Heartbeat struct {
 	Client     Client
 	Generation int32
 }
+
+// The epochs by which a ConsumerHeartbeat says something else than what its member's epoch is (KIP-848).
+const (
+	// EpochJoin joins the group, or joins it again.
+	EpochJoin int32 = 0
+	// EpochLeave leaves the group.
+	EpochLeave int32 = -1
+	// EpochLeaveStatic leaves the group for a while: a static member's program restarts, and its seat is kept until its session ends.
+	EpochLeaveStatic int32 = -2
+)
+
+// ConsumerHeartbeat is a ConsumerGroupHeartbeat request (KIP-848). The server has refused one whose fields contradict each other. Where a field says nothing, what the
+// member said last stands.
+type ConsumerHeartbeat struct {
+	Token  Token
+	Client Client
+	// NewMemberID is the id that the member gets if it sent none in its first join, as clients of version 0 do.
+	NewMemberID string
+	// Epoch is the member's epoch, or one of EpochJoin, EpochLeave and EpochLeaveStatic.
+	Epoch int32
+	// Rack is the client's rack; nil says nothing.
+	Rack *string
+	// RebalanceTimeout is how long the member may take to give partitions up; zero says nothing.
+	RebalanceTimeout time.Duration
+	// Topics are the names of the topics that the member reads, beside those that Regex matches; nil says nothing, an empty slice means none.
+	Topics []string
+	// Regex is a regular expression (RE2) that matches whole names of topics; nil says nothing, an empty one means none.
+	Regex *string
+	// Assignor is the name of the assigner that the member prefers; nil says nothing, an empty one leaves it to the group.
+	Assignor *string
+	// Owned are the partitions that the member holds; nil says nothing, an empty slice means none.
+	Owned []TopicPartitions
+	// Full says that the request says everything, as a client's does that missed an answer: it is told its assignment even if that is the same.
+	Full bool
+}
+
+// TopicID identifies a topic: one that was deleted and created again has another.
+type TopicID [16]byte
+
+// Topic is what a group knows of a topic.
+type Topic struct {
+	ID         TopicID
+	Partitions int32
+	// Internal says that no regular expression matches the topic.
+	Internal bool
+}
+
+// Topics says which topics there are. It is to be fed before the first request, and whenever something has changed. The map is shared with the caller and
+// with other groups, and nobody changes it.
+type Topics struct{ Topics map[string]Topic }
 
 // Leave is a LeaveGroup request for one or more members, by member id or instance id.
 type Leave struct {
@@ -138,6 +190,9 @@ func (Commit) isInput()     {}
 func (Disconnect) isInput() {}
 func (Plan) isInput()       {}
 func (Tick) isInput()       {}
+func (Topics) isInput()     {}
+
+func (ConsumerHeartbeat) isInput() {}
 
 // Output is what a Step decided.
 type Output struct {
@@ -151,8 +206,8 @@ type Output struct {
 	Notes []string
 }
 
-// Reply answers the request with the same token. Err is a Kafka error code, 0 for none. Body is one of JoinReply, SyncReply, LeaveReply and CommitReply, or
-// nil for a Heartbeat's.
+// Reply answers the request with the same token. Err is a Kafka error code, 0 for none. Body is one of JoinReply, SyncReply, ConsumerHeartbeatReply, LeaveReply,
+// CommitReply and DeleteOffsetsReply, or nil for a Heartbeat's.
 type Reply struct {
 	Token Token
 	Err   int16
@@ -179,14 +234,27 @@ type JoinMember struct {
 	Metadata   []byte
 }
 
-// SyncReply answers a Sync. Exactly one of Assignment (an ordinary group: what the leader sent) and Share (a managed group: to be encoded by the
-// server) counts; Managed says which.
+// SyncReply answers a Sync. Of Assignment (what the leader sent, encoded) and Share (what the group decided, to be encoded by the server) one counts; Shared says
+// that it is Share.
 type SyncReply struct {
 	ProtocolType string
 	Protocol     string
 	Assignment   []byte
-	Managed      bool
+	Shared       bool
 	Share        []TopicPartitions
+}
+
+// ConsumerHeartbeatReply answers a ConsumerHeartbeat.
+type ConsumerHeartbeatReply struct {
+	// Message says what is wrong, for people; empty without an error.
+	Message  string
+	MemberID string
+	Epoch    int32
+	// Interval is how long the client is to wait until its next heartbeat.
+	Interval time.Duration
+	// Assigned says that Share counts: the partitions that the member may read, and no others.
+	Assigned bool
+	Share    []TopicPartitions
 }
 
 // LeaveReply answers a Leave: an error code for each member, in the request's order.
@@ -194,19 +262,3 @@ type LeaveReply struct{ Errs []int16 }
 
 // CommitReply answers a Commit: an error code for each offset, in the request's order.
 type CommitReply struct{ Errs []int16 }
-
-// Record is a committed offset as it is stored; a tombstone (Deleted) removes it. Group state follows in the same log, under keys of its own.
-type Record struct {
-	Topic     string
-	Partition int32
-	Deleted   bool
-	Offset    Offset
-}
-
-// Offset is a committed offset.
-type Offset struct {
-	Offset      int64
-	LeaderEpoch int32
-	Metadata    string
-	CommitTime  time.Time
-}

@@ -33,4 +33,17 @@ const (
 	ErrFencedInstanceID int16 = 82
 	// ErrGroupSubscribedToTopic refuses to delete offsets of a topic that a member reads (KIP-496).
 	ErrGroupSubscribedToTopic int16 = 86
+	// ErrGroupIDNotFound refuses a KIP-848 member of a group whose members cannot all follow an assignment of the group's (another protocol type).
+	ErrGroupIDNotFound int16 = 69
+	// ErrFencedMemberEpoch refuses a heartbeat of another epoch than the member's: the client gives up what it holds and joins anew (KIP-848).
+	ErrFencedMemberEpoch int16 = 110
+	// ErrUnreleasedInstanceID refuses a client whose instance id another one has that is alive (KIP-848).
+	ErrUnreleasedInstanceID int16 = 111
+	// ErrUnsupportedAssignor refuses an assigner that does not exist (KIP-848).
+	ErrUnsupportedAssignor int16 = 112
+	// ErrStaleMemberEpoch refuses a commit, or to tell committed offsets, of another epoch than the member's (KIP-848): the client tries again with
+	// the epoch that its heartbeat tells.
+	ErrStaleMemberEpoch int16 = 113
+	// ErrInvalidRegularExpression refuses a subscription (KIP-848).
+	ErrInvalidRegularExpression int16 = 128
 )

@@ -15,6 +15,10 @@ const (
 	defaultMaxSessionTimeout = 30 * time.Minute
 	defaultMaxMembers        = 10_000
 	defaultMaxMetadataBytes  = 4096
+	// Kafka's group.consumer.session.timeout.ms, group.consumer.heartbeat.interval.ms and offsets.retention.minutes.
+	defaultConsumerSessionTimeout    = 45 * time.Second
+	defaultConsumerHeartbeatInterval = 5 * time.Second
+	defaultOffsetsRetention          = 7 * 24 * time.Hour
 )
 
 // Options are the settings of a group. The zero value gives Kafka's defaults where Kafka has them.
@@ -28,6 +32,15 @@ type Options struct {
 	MaxMembers int
 	// MaxMetadataBytes limits a committed offset's metadata, default 4096.
 	MaxMetadataBytes int
+	// ConsumerSessionTimeout and ConsumerHeartbeatInterval are those of members that speak KIP-848's protocol, default 45 s and 5 s; in a managed group the interval is
+	// half a second at most.
+	ConsumerSessionTimeout, ConsumerHeartbeatInterval time.Duration
+	// AssignmentInterval is how long a consumer group waits for more members to join, or to change what they read, before it assigns anew, so that many that come at once
+	// cost one assignment. Their heartbeats are answered then. Default 0: each is followed at once.
+	AssignmentInterval time.Duration
+	// OffsetsRetention is how long offsets are kept once their group is empty, or, if nobody reads their topic, once they were committed; default 7 days, negative for
+	// ever. A managed group's are kept as long as it is one.
+	OffsetsRetention time.Duration
 	// Divider divides a pod's share among the clients in one pod, default ConsistentHash.
 	Divider assigner.Assigner
 }
@@ -45,14 +58,23 @@ func (o Options) withDefaults() Options {
 	if o.MaxMetadataBytes <= 0 {
 		o.MaxMetadataBytes = defaultMaxMetadataBytes
 	}
+	if o.ConsumerSessionTimeout <= 0 {
+		o.ConsumerSessionTimeout = defaultConsumerSessionTimeout
+	}
+	if o.ConsumerHeartbeatInterval <= 0 {
+		o.ConsumerHeartbeatInterval = defaultConsumerHeartbeatInterval
+	}
+	if o.OffsetsRetention == 0 {
+		o.OffsetsRetention = defaultOffsetsRetention
+	}
 	if o.Divider == nil {
 		o.Divider = assigner.ConsistentHash{}
 	}
 	return o
 }
 
-// Group is a consumer group: an ordinary one, which works as Kafka's classic protocol does, until a Plan makes it a managed one. It is not safe
-// for concurrent use.
+// Group is a consumer group. It begins as an ordinary one, which works as Kafka's classic protocol does; the first member that speaks KIP-848's protocol makes it a
+// consumer group, and a Plan a managed one. It is not safe for concurrent use.
 type Group struct {
 	id   string
 	opts Options
@@ -67,6 +89,8 @@ type Group struct {
 	joins uint64
 
 	members map[string]*groupMember
+	// sorted are the members by id.
+	sorted []*groupMember
 	// static holds the member id of each instance id; it names members alone.
 	static map[string]string
 	// pending holds the member ids that were given to clients that have yet to join with them (KIP-394), and when they lapse. None is a member's.
@@ -76,8 +100,27 @@ type Group struct {
 	dead    bool
 
 	ordinary ordinaryGroup
-	// managed is nil in an ordinary group.
+	// handoff is nil in an ordinary group. Where it is not, one of managed and consumer is not.
+	handoff *handoff
 	managed *managedGroup
+	// consumer is nil but in a consumer group (KIP-848), whose epoch is ordinary's generation.
+	consumer *consumerGroup
+
+	// topics are those that there are; nil until the first Topics.
+	topics map[string]Topic
+	// patterns are the regular expressions of the members' subscriptions.
+	patterns map[string]*pattern
+
+	// emptySince is when the last member left, zero while there are some, or if there never was one.
+	emptySince time.Time
+	// expireNext is a time before which no offset expires, zero if none ever does.
+	expireNext time.Time
+
+	// stored is what was stored of the group and its members last, and dirty the members that may differ from that.
+	stored storedState
+	dirty  map[string]bool
+	// loaded says that records were loaded that the next step has to build the members from.
+	loaded bool
 }
 
 // New returns an empty group.
@@ -90,6 +133,9 @@ func New(id string, opts Options) *Group {
 		pending:  map[string]time.Time{},
 		offsets:  map[assigner.Partition]Offset{},
 		ordinary: ordinaryGroup{state: StateEmpty},
+		patterns: map[string]*pattern{},
+		stored:   storedState{members: map[string]*MemberState{}},
+		dirty:    map[string]bool{},
 	}
 }
 
@@ -118,11 +164,15 @@ func (g *Group) Step(now time.Time, in Input) Output {
 		g.now = now
 	}
 	g.out = Output{}
+	if g.loaded {
+		g.resume()
+	}
 	due := !g.next.IsZero() && !g.now.Before(g.next)
 	if due {
 		g.expire()
 	}
 	if !g.handle(in) || due {
+		g.store()
 		g.next = g.nextDeadline()
 	}
 	out := g.out
@@ -142,15 +192,18 @@ func (g *Group) handle(in Input) (quiet bool) {
 	case Heartbeat:
 		g.heartbeat(in)
 		return true
+	case ConsumerHeartbeat:
+		return g.consumerHeartbeat(in)
 	case Leave:
 		g.leave(in)
 	case Commit:
-		g.commit(in)
-		return true
+		return g.commit(in)
 	case Disconnect:
 		g.disconnect(in)
 	case Plan:
 		g.adopt(in)
+	case Topics:
+		g.adoptTopics(in)
 	case Delete:
 		g.deleteGroup(in)
 	case DeleteOffsets:
@@ -189,18 +242,25 @@ func (g *Group) expire() {
 			g.notef("member %q: session expired after %s", m.id, m.sessionTimeout)
 		case g.due(m.syncDue):
 			g.notef("member %q: did not fetch its assignment in time", m.id)
+		case g.consumer != nil && g.due(m.overdue()):
+			g.notef("member %q: did not give up %d partition(s) within its rebalance timeout of %s", m.id, len(m.client.moved), m.rebalanceTimeout)
 		default:
 			continue
 		}
 		g.remove(m)
 		gone = true
 	}
-	if g.managed != nil {
+	switch {
+	case g.managed != nil:
 		g.divideAll()
-		return
+	case g.consumer != nil:
+		g.consumerLoss(gone)
+		g.assignDue()
+	default:
+		g.rebalanceAfterLoss(gone)
+		g.expireRebalance()
 	}
-	g.rebalanceAfterLoss(gone)
-	g.expireRebalance()
+	g.expireOffsets()
 }
 
 // nextDeadline is when something expires next, zero for never.
@@ -212,8 +272,15 @@ func (g *Group) nextDeadline() time.Time {
 	for _, m := range g.members {
 		next = earliest(next, earliest(m.expiry(), m.syncDue))
 	}
-	if g.managed != nil {
+	next = earliest(next, g.expireNext)
+	switch {
+	case g.managed != nil:
 		return earliest(next, g.nextFence())
+	case g.consumer != nil:
+		for _, m := range g.members {
+			next = earliest(next, m.overdue())
+		}
+		return earliest(next, g.consumer.due)
 	}
 	return earliest(next, g.ordinary.due)
 }

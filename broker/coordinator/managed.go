@@ -4,20 +4,11 @@ package coordinator
 
 import (
 	"cmp"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
-
-// ManagedLeader is the leader's member id in the answers of a managed group. It is no member's, so every client takes itself for a follower
-// and leaves the plan to the group.
-const ManagedLeader = "ringmaster"
-
-// consumerProtocol is the protocol type of Kafka's consumers, whose assignments alone a managed group can encode.
-const consumerProtocol = "consumer"
 
 // managedGroup is what a group knows of the operator's plan.
 type managedGroup struct {
@@ -25,14 +16,12 @@ type managedGroup struct {
 	uid            string
 	generation     int32
 	handoffTimeout time.Duration
+	// awaited says that the group was loaded and its plan is still to come: the first one counts, however old it is.
+	awaited bool
 	// pods are the plan's members by name. No partition is in the share of two.
 	pods map[string]managedPod
 	// byIP holds the names of the pods of each address.
 	byIP map[string][]string
-	// holders are the clients that may be reading a partition. A partition has one at most, and is in its holder's held, and in no other's.
-	holders map[assigner.Partition]*groupMember
-	// blockers is how many members have client.blocking set.
-	blockers int
 	// changed are the pods whose shares have to be divided anew.
 	changed map[string]bool
 }
@@ -42,31 +31,6 @@ type managedPod struct {
 	uid   string
 	alive bool
 	share []assigner.Partition
-}
-
-// managedClient is a member's part in a managed group.
-type managedClient struct {
-	// pod and uid are of the pod that the client runs in, empty until the plan has it. They stay when the pod leaves the plan.
-	pod, uid string
-	// noted says that the log has been told that the client is of no known pod.
-	noted bool
-	// synced says that the client has fetched its share since it last joined.
-	synced bool
-	// target is the client's part of its pod's share, whoever still holds it.
-	target []assigner.Partition
-	// last is what the client was last told, nil since it last joined.
-	last []assigner.Partition
-	// held is what the client may be reading.
-	held map[assigner.Partition]bool
-	// moved is what of held is not in target, and since when.
-	moved map[assigner.Partition]time.Time
-	// fenced is what was taken from the client after the handoff timeout, until it joins without it.
-	fenced map[assigner.Partition]bool
-	// opaque marks a member from before the group was managed, until it joins again: what it reads is not known.
-	opaque bool
-	// blocking says that an opaque member may be reading anything, until blockingSince plus the handoff timeout.
-	blocking      bool
-	blockingSince time.Time
 }
 
 // adopt takes a plan.
@@ -79,7 +43,7 @@ func (g *Group) adopt(p Plan) {
 		return
 	case g.managed == nil:
 		g.manage()
-	case p.UID == g.managed.uid && p.Generation < g.managed.generation:
+	case p.UID == g.managed.uid && p.Generation < g.managed.generation && !g.managed.awaited:
 		g.notef("ignored a plan of generation %d, which is older than %d", p.Generation, g.managed.generation)
 		return
 	}
@@ -94,11 +58,15 @@ func (g *Group) adopt(p Plan) {
 		}
 	}
 	g.divideAll()
+	g.answerBeats()
 }
 
 // take stores a plan. Of two pods that name the same partition the first by name has it.
 func (mg *managedGroup) take(p Plan) {
-	mg.uid, mg.generation, mg.handoffTimeout = p.UID, p.Generation, p.HandoffTimeout
+	if mg.awaited && p.UID == mg.uid { // the broker may know an older plan than the group did, for a while
+		p.Generation = max(p.Generation, mg.generation)
+	}
+	mg.uid, mg.generation, mg.handoffTimeout, mg.awaited = p.UID, p.Generation, p.HandoffTimeout, false
 	mg.pods, mg.byIP, mg.changed = map[string]managedPod{}, map[string][]string{}, map[string]bool{}
 	seen := map[assigner.Partition]bool{}
 	members := slices.SortedFunc(slices.Values(p.Members), func(a, b PlanMember) int {
@@ -144,6 +112,7 @@ func (g *Group) matchAll() {
 		pod, uid := g.managed.match(m)
 		if c.pod == "" {
 			c.pod, c.uid = pod, uid
+			g.mark(m)
 			continue
 		}
 		successor, ok := g.managed.pods[c.pod]
@@ -161,7 +130,7 @@ func (g *Group) disconnect(in Disconnect) {
 		return
 	}
 	m.disconnected = true
-	if g.managed != nil && g.buryAll() {
+	if g.managed != nil && !g.managed.awaited && g.buryAll() {
 		g.divideAll()
 	}
 }
@@ -180,55 +149,73 @@ func (g *Group) buryAll() (buried bool) {
 	return buried
 }
 
-// manage makes an ordinary group a managed one. Its members go on with what they have until their next heartbeat tells them to join again; what that is only
-// their leader knows, so nobody is given anything until the last one has joined, or the handoff timeout has passed.
+// manage makes a group a managed one. Its members go on with what they hold, and hear from their heartbeats when
+// that changes. Where that is not known, for only their leader knows it, their next heartbeat tells them to join again, and nobody is given anything until the last one has
+// joined, or the handoff timeout has passed.
 func (g *Group) manage() {
 	g.notef("is now managed")
-	g.managed = &managedGroup{holders: map[assigner.Partition]*groupMember{}}
+	g.managed = &managedGroup{changed: map[string]bool{}}
+	if g.handoff != nil {
+		g.consumer = nil
+		return
+	}
+	g.handoff = newHandoff()
 	for _, m := range g.sortedMembers() {
+		g.mark(m)
 		g.answerSyncWith(m, ErrRebalanceInProgress)
-		m.syncDue, m.assignment = time.Time{}, nil
-		m.client = managedClient{}
+		m.syncDue = time.Time{}
+		if m.part.planned && m.part.decoded && m.protocolType == consumerProtocol && m.subscription != nil {
+			g.adoptHeld(m)
+			continue
+		}
+		m.part, m.client = part{}, reader{}
 		if !m.join.waiting {
-			m.client = managedClient{opaque: true, blocking: true, blockingSince: g.now}
-			g.managed.blockers++
+			if m.missed(g.ordinary.generation) {
+				g.remove(m)
+				continue
+			}
+			m.client = reader{opaque: true, blocking: true, blockingSince: g.now}
+			g.handoff.blockers++
 		}
 	}
 	g.ordinary = ordinaryGroup{state: StateEmpty, generation: g.ordinary.generation}
 }
 
-// convertJoin answers a JoinGroup that waited when the group became managed.
-func (g *Group) convertJoin(m *groupMember, t Token) {
-	if m.protocolType != consumerProtocol || m.subscription == nil {
-		g.reply(t, ErrInconsistentGroupProtocol, JoinReply{MemberID: m.id, Generation: -1})
-		g.remove(m)
-		return
-	}
-	g.managedJoin(m, t)
-}
-
-// release makes a managed group an ordinary one. Its members are told by their next heartbeat to join again; until then they may commit.
+// release ends the operator's plans. Where members speak KIP-848's protocol the group goes on as a consumer group, in which nobody loses what it holds; else it becomes
+// an ordinary one.
 func (g *Group) release() {
 	g.notef("is no longer managed")
-	o := &g.ordinary
-	o.generation = max(o.generation, g.managed.generation)
+	g.ordinary.generation = max(g.ordinary.generation, g.managed.generation)
 	g.managed = nil
-	for _, m := range g.members {
-		m.client = managedClient{}
-		m.syncDue = time.Time{}
-		m.stale = true
+	if len(g.members) == 0 {
+		g.emptySince = g.now // its offsets were kept till now
 	}
-	if len(g.members) > 0 {
-		o.state, o.due = StatePreparingRebalance, g.now.Add(g.rebalanceTimeout())
+	g.expireBy(g.now)
+	if !g.hasConsumers() {
+		g.toClassic()
+		return
 	}
+	g.consumer = &consumerGroup{}
+	for _, m := range g.sortedMembers() {
+		m.client.pod, m.client.uid = "", ""
+		for tp := range m.client.moved {
+			m.client.moved[tp] = g.now // from here on it has its own rebalance timeout to give up
+		}
+		g.mark(m)
+		if m.client.opaque {
+			g.remove(m)
+		}
+	}
+	g.bump()
+	g.assign()
 }
 
-// managedJoin answers a JoinGroup at once. Unless it is cooperative the client has let go of everything before it sent it.
-func (g *Group) managedJoin(m *groupMember, t Token) {
-	mg := g.managed
-	c := &m.client
-	mg.unblock(m)
-	c.opaque, c.synced, c.last = false, false, nil
+// seat finds the pod of a managed group that a member runs in.
+func (g *Group) seat(m *groupMember) {
+	mg, c := g.managed, &m.client
+	if mg == nil {
+		return
+	}
 	if c.pod == "" {
 		c.pod, c.uid = mg.match(m)
 	}
@@ -238,82 +225,17 @@ func (g *Group) managedJoin(m *groupMember, t Token) {
 			m.id, m.host, cmp.Or(m.instanceID, m.clientID))
 	}
 	mg.changed[c.pod] = true
-	mg.claim(m)
-	m.generation = mg.generation
-	g.touch(m)
-	m.syncDue = g.now.Add(m.rebalanceTimeout)
-	g.divideAll()
-	g.reply(t, ErrNone, JoinReply{
-		MemberID: m.id, Generation: m.generation, ProtocolType: m.protocolType, Protocol: m.protocols[0].Name, Leader: ManagedLeader,
-	})
+	g.mark(m)
 }
 
-// claim lets go of what the client no longer holds, and takes note of what a cooperative one says that it still does (KIP-429). What another client holds,
-// and what was fenced, it cannot claim.
-func (mg *managedGroup) claim(m *groupMember) {
-	c := &m.client
-	owned := map[assigner.Partition]bool{}
-	if m.cooperative() {
-		for _, tp := range flatten(m.subscription.Owned) {
-			owned[tp] = true
-		}
-	}
-	maps.DeleteFunc(c.fenced, func(tp assigner.Partition, _ bool) bool { return !owned[tp] })
-	for tp := range c.held {
-		if !owned[tp] {
-			mg.drop(m, tp)
-		}
-	}
-	for tp := range owned {
-		if mg.holders[tp] == nil && !c.fenced[tp] {
-			mg.hold(m, tp)
-		}
-	}
-}
-
-// cooperative says whether the member keeps its partitions while it joins.
-func (m *groupMember) cooperative() bool {
-	return slices.ContainsFunc(m.protocols, func(p Protocol) bool { return strings.Contains(p.Name, "cooperative") })
-}
-
-// managedSync answers a SyncGroup at once with the client's share. A repeated one gets the same answer, for the client may have seen the
-// first: what has changed since it learns from its heartbeats.
-func (g *Group) managedSync(m *groupMember, t Token) {
-	c := &m.client
-	g.touch(m)
-	m.syncDue = time.Time{}
-	if !c.synced {
-		c.synced, c.last = true, g.managed.share(m)
-		for _, tp := range c.last {
-			g.managed.hold(m, tp)
-		}
-	}
-	share := slices.Clone(c.last)
-	share = slices.DeleteFunc(share, func(tp assigner.Partition) bool { return g.managed.holders[tp] != m })
-	g.reply(t, ErrNone, SyncReply{ProtocolType: m.protocolType, Protocol: m.protocols[0].Name, Managed: true, Share: group(share)})
-}
-
-// needsRejoin says whether a client would get something else now than it was told last.
-func (mg *managedGroup) needsRejoin(m *groupMember) bool {
-	c := &m.client
-	switch {
-	case c.opaque:
-		return true
-	case !c.synced:
-		return false
-	}
-	lost := func(tp assigner.Partition) bool { return mg.holders[tp] != m }
-	return slices.ContainsFunc(c.last, lost) || !slices.Equal(c.last, mg.share(m))
-}
-
-// state is the group's state by Kafka's names, from what its clients are at.
+// managedState is the group's state by Kafka's names, from what its clients are at.
 func (g *Group) managedState() string {
 	state := StateEmpty
 	for _, m := range g.members {
 		switch {
-		case g.managed.needsRejoin(m):
+		case g.needsRejoin(m):
 			return StatePreparingRebalance
-		case !m.client.synced:
+		case !m.client.synced && (m.consumer == nil || !m.consumer.away):
 			state = StateCompletingRebalance
 		case state == StateEmpty:
 			state = StateStable

@@ -5,7 +5,6 @@ package coordinator
 import (
 	"bytes"
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -25,9 +24,15 @@ type groupMember struct {
 	id, instanceID, clientID, host   string
 	sessionTimeout, rebalanceTimeout time.Duration
 	protocolType                     string
-	// protocols are what the member offers, the best first; there is always one.
+	// protocols are what a member of the classic protocol offers, the best first; there is always one.
 	protocols    []Protocol
 	subscription *Subscription
+	// topics are the topics that the member reads, sorted; of those that its subscription names some may not exist. changed says that they are others than before its
+	// last join.
+	topics  []string
+	changed bool
+	// consumer is of a member that speaks KIP-848's protocol, nil else.
+	consumer *consumerMember
 
 	// order is the member's place in the order of first joins.
 	order uint64
@@ -38,17 +43,19 @@ type groupMember struct {
 	// syncDue is when the member is removed unless it sends the SyncGroup that follows its JoinGroup; zero if none is awaited.
 	syncDue time.Time
 
-	// join and sync are the member's waiting requests; in a managed group nothing waits.
-	join, sync waiter
-	// assignment is what the leader sent for the member.
-	assignment []byte
+	// join and sync are the member's waiting requests; they wait in an ordinary group alone. beat is a heartbeat that waits for an assignment, in a consumer group.
+	join, sync, beat waiter
+	// part is the member's part of the plan of an ordinary group.
+	part part
 	// disconnected says that the connection of the member's last request has closed.
 	disconnected bool
+	// unheard says that the member was loaded and has not been heard of since: nobody has seen its connection close, but it has none to this coordinator.
+	unheard bool
 	// stale marks a member of a managed group that has become an ordinary one: it has to join again.
 	stale bool
 
-	// client is the member's part in a managed group.
-	client managedClient
+	// client is the member's part where the group decides the shares.
+	client reader
 }
 
 // expiry is when the member's session ends, zero for never.
@@ -62,7 +69,7 @@ func (m *groupMember) expiry() time.Time {
 // touch says that the member was heard of.
 func (g *Group) touch(m *groupMember) {
 	m.session = g.now.Add(m.sessionTimeout)
-	m.disconnected = false
+	m.disconnected, m.unheard = false, false
 }
 
 // metadata is what the member sent with a protocol.
@@ -87,40 +94,78 @@ func sameProtocols(a, b []Protocol) bool {
 func (m *groupMember) update(in Join) {
 	m.clientID, m.host = in.Client.ClientID, in.Client.Host
 	m.sessionTimeout = in.SessionTimeout
-	m.rebalanceTimeout = in.RebalanceTimeout
+	m.rebalanceTimeout, m.client.due = in.RebalanceTimeout, nil
 	if m.rebalanceTimeout <= 0 {
 		m.rebalanceTimeout = in.SessionTimeout // JoinGroup v0 has none
 	}
 	m.protocolType, m.protocols, m.subscription = in.ProtocolType, in.Protocols, in.Subscription
 	m.stale = false
+	var topics []string
+	if m.subscription != nil {
+		topics = sortedTopics(m.subscription)
+	}
+	m.changed = m.changed || !slices.Equal(m.topics, topics)
+	m.topics = topics
 }
 
 // newMember adds a member.
 func (g *Group) newMember(id string, in Join) *groupMember {
-	m := &groupMember{id: id, instanceID: in.Client.InstanceID, order: g.joins, generation: -1}
-	g.joins++
+	m := &groupMember{id: id, instanceID: in.Client.InstanceID, generation: -1}
 	m.update(in)
-	g.touch(m)
-	g.members[id] = m
-	if m.instanceID != "" {
-		g.static[m.instanceID] = id
-	}
+	g.put(m)
 	return m
 }
+
+// put adds a member, as the last one to join.
+func (g *Group) put(m *groupMember) {
+	m.order = g.joins
+	g.joins++
+	g.touch(m)
+	g.insert(m)
+	g.mark(m)
+}
+
+// insert makes a member known by its id and instance id.
+func (g *Group) insert(m *groupMember) {
+	g.members[m.id] = m
+	i, _ := slices.BinarySearchFunc(g.sorted, m.id, compareID)
+	g.sorted = slices.Insert(g.sorted, i, m)
+	if m.instanceID != "" {
+		g.static[m.instanceID] = m.id
+	}
+}
+
+// drop is the inverse of insert.
+func (g *Group) drop(m *groupMember) {
+	g.mark(m)
+	delete(g.members, m.id)
+	if i, ok := slices.BinarySearchFunc(g.sorted, m.id, compareID); ok {
+		g.sorted = slices.Delete(g.sorted, i, i+1)
+	}
+	if g.static[m.instanceID] == m.id {
+		delete(g.static, m.instanceID)
+	}
+	if len(g.members) == 0 {
+		g.emptySince = g.now
+		g.expireBy(g.now)
+	}
+}
+
+func compareID(m *groupMember, id string) int { return cmp.Compare(m.id, id) }
 
 // remove takes a member out of the group and answers what waits of it with UNKNOWN_MEMBER_ID, upon which a client that is alive joins anew. The caller
 // sees to what follows for the others.
 func (g *Group) remove(m *groupMember) {
 	g.answerWaiting(m, ErrUnknownMemberID)
-	delete(g.members, m.id)
-	if g.static[m.instanceID] == m.id {
-		delete(g.static, m.instanceID)
-	}
+	g.drop(m)
 	if g.ordinary.leader == m.id {
 		g.ordinary.leader = ""
 	}
+	if g.handoff != nil {
+		g.handoff.forget(m)
+	}
 	if g.managed != nil {
-		g.managed.forget(m)
+		g.managed.changed[m.client.pod] = true
 	}
 }
 
@@ -128,22 +173,33 @@ func (g *Group) remove(m *groupMember) {
 func (g *Group) answerWaiting(m *groupMember, code int16) {
 	g.answerJoinWith(m, code)
 	g.answerSyncWith(m, code)
+	g.answerBeatWith(m, code)
 }
 
 func (g *Group) answerJoinWith(m *groupMember, code int16) {
 	if m.join.waiting {
 		g.reply(m.join.token, code, JoinReply{MemberID: m.id, Generation: -1})
 		m.join = waiter{}
+		g.mark(m)
 		g.touch(m)
 	}
 }
 
 func (g *Group) answerSyncWith(m *groupMember, code int16) {
 	if m.sync.waiting {
-		g.reply(m.sync.token, code, SyncReply{Managed: g.managed != nil})
+		g.reply(m.sync.token, code, SyncReply{Shared: g.handoff != nil})
 		m.sync = waiter{}
 		g.touch(m)
 	}
+}
+
+// identifyClassic finds the member that a client of the classic protocol says it is.
+func (g *Group) identifyClassic(c Client) (*groupMember, int16) {
+	m, code := g.identify(c)
+	if m != nil && m.consumer != nil {
+		return nil, ErrUnknownMemberID
+	}
+	return m, code
 }
 
 // identify finds the member that a client says it is.
@@ -164,9 +220,8 @@ func (g *Group) identify(c Client) (*groupMember, int16) {
 	return m, ErrNone
 }
 
-func (g *Group) sortedMembers() []*groupMember {
-	return slices.SortedFunc(maps.Values(g.members), func(a, b *groupMember) int { return cmp.Compare(a.id, b.id) })
-}
+// sortedMembers returns the members by id, to be iterated over while members come and go.
+func (g *Group) sortedMembers() []*groupMember { return slices.Clone(g.sorted) }
 
 // join takes a JoinGroup as far as it goes the same way in ordinary and managed groups: to the member that joins.
 func (g *Group) join(in Join) {
@@ -179,7 +234,7 @@ func (g *Group) join(in Join) {
 	_, known := g.pending[id]
 	switch {
 	case id != "" && !known:
-		if m, code := g.identify(c); code != ErrNone {
+		if m, code := g.identifyClassic(c); code != ErrNone {
 			g.reply(in.Token, code, JoinReply{MemberID: id, Generation: -1})
 		} else {
 			g.touch(m)
@@ -194,6 +249,9 @@ func (g *Group) join(in Join) {
 		id = in.NewMemberID
 	}
 	delete(g.pending, id)
+	if g.consumer != nil && len(g.members) == 0 {
+		g.toClassic()
+	}
 	if old, ok := g.static[c.InstanceID]; ok && c.InstanceID != "" {
 		g.replaceStatic(g.members[old], id, in)
 		return
@@ -233,7 +291,7 @@ func (g *Group) taken(id string) bool {
 
 // compatible says whether the one that joins has a protocol in common with all others.
 func (g *Group) compatible(in Join) bool {
-	if g.managed != nil {
+	if g.managed != nil || (g.consumer != nil && len(g.members) > 0) {
 		return in.ProtocolType == consumerProtocol && in.Subscription != nil
 	}
 	self := in.Client.MemberID
@@ -255,8 +313,8 @@ func (g *Group) compatible(in Join) bool {
 
 // admit lets a new member in.
 func (g *Group) admit(m *groupMember, in Join) {
-	if g.managed != nil {
-		g.managedJoin(m, in.Token)
+	if g.handoff != nil {
+		g.shareJoin(m, in.Token)
 		return
 	}
 	g.await(m, in.Token)
@@ -264,9 +322,9 @@ func (g *Group) admit(m *groupMember, in Join) {
 
 // rejoin takes the JoinGroup of a member.
 func (g *Group) rejoin(m *groupMember, in Join) {
-	if g.managed != nil {
+	if g.handoff != nil {
 		m.update(in)
-		g.managedJoin(m, in.Token)
+		g.shareJoin(m, in.Token)
 		return
 	}
 	g.ordinaryRejoin(m, in)
@@ -276,13 +334,22 @@ func (g *Group) rejoin(m *groupMember, in Join) {
 // anew (KIP-345). The old member id is fenced from here on.
 func (g *Group) replaceStatic(old *groupMember, id string, in Join) {
 	g.notef("member %q: replaced by %q, instance id %q", old.id, id, old.instanceID)
-	if g.managed != nil {
-		g.answerWaiting(old, ErrFencedInstanceID)
-		g.remove(old)
-		g.managedJoin(g.newMember(id, in), in.Token)
+	if g.handoff == nil {
+		g.ordinaryReplace(old, id, in)
 		return
 	}
-	g.ordinaryReplace(old, id, in)
+	g.answerWaiting(old, ErrFencedInstanceID)
+	g.remove(old)
+	m := g.newMember(id, in)
+	g.inherit(m, old)
+	g.shareJoin(m, in.Token)
+}
+
+// inherit gives a member the seat of another one, so that nothing moves.
+func (g *Group) inherit(m, old *groupMember) {
+	m.client.target = old.client.target
+	m.generation = old.generation
+	m.changed = !slices.Equal(m.topics, old.topics)
 }
 
 // leave takes a LeaveGroup of one or more members.
@@ -300,11 +367,12 @@ func (g *Group) leave(in Leave) {
 		}
 	}
 	g.reply(in.Token, code, body)
-	if g.managed == nil {
+	switch {
+	case g.consumer != nil:
+		g.consumerLoss(gone)
+	case g.managed == nil:
 		g.rebalanceAfterLoss(gone)
-		return
-	}
-	if gone {
+	case gone:
 		g.divideAll()
 	}
 }

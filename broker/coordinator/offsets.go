@@ -10,16 +10,6 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
-// Load applies a stored record: a group into which all records of an earlier one were loaded, in their order, has the same offsets.
-func (g *Group) Load(r Record) {
-	tp := assigner.Partition{Topic: r.Topic, Partition: r.Partition}
-	if r.Deleted {
-		delete(g.offsets, tp)
-		return
-	}
-	g.offsets[tp] = r.Offset
-}
-
 // Offset returns the committed offset of a partition.
 func (g *Group) Offset(topic string, partition int32) (Offset, bool) {
 	o, ok := g.offsets[assigner.Partition{Topic: topic, Partition: partition}]
@@ -35,31 +25,56 @@ func (g *Group) Offsets() []Record {
 	return out
 }
 
+// CheckFetch is the error of an OffsetFetch of a member that speaks KIP-848's protocol: a request that names its member (v9 and later) is answered only if the
+// epoch is the member's.
+func (g *Group) CheckFetch(memberID string, epoch int32) int16 {
+	if memberID == "" && epoch < 0 {
+		return ErrNone
+	}
+	m, ok := g.members[memberID]
+	switch {
+	case !ok:
+		return ErrUnknownMemberID
+	case m.consumer != nil && (m.generation != epoch || m.consumer.away):
+		return ErrStaleMemberEpoch
+	}
+	return ErrNone
+}
+
+// Idle says that the group has neither members nor offsets, so that Delete takes nothing from anybody.
+func (g *Group) Idle() bool { return len(g.members) == 0 && len(g.offsets) == 0 }
+
 // record stores a change of an offset and applies it just as it will be when it is loaded.
 func (g *Group) record(r Record) {
 	g.out.Records = append(g.out.Records, r)
 	g.Load(r)
 }
 
-// commit takes an OffsetCommit.
-func (g *Group) commit(in Commit) {
+// commit takes an OffsetCommit, and says, as handle does, whether no deadline moved but a session's.
+func (g *Group) commit(in Commit) (quiet bool) {
+	before := g.expireNext
 	m, code := g.checkCommit(in)
 	body := CommitReply{Errs: make([]int16, len(in.Offsets))}
 	for i, o := range in.Offsets {
 		body.Errs[i] = code
 		if code == ErrNone {
-			body.Errs[i] = g.commitOne(m, o)
+			body.Errs[i] = g.commitOne(m, in.Generation, o)
 		}
 	}
 	g.reply(in.Token, code, body)
+	g.expireBy(g.now)
+	return g.expireNext.Equal(before)
 }
 
 // commitOne stores an offset of a member, or of nobody, or says why not.
-func (g *Group) commitOne(m *groupMember, o OffsetCommit) int16 {
+func (g *Group) commitOne(m *groupMember, generation int32, o OffsetCommit) int16 {
 	if len(o.Metadata) > g.opts.MaxMetadataBytes {
 		return ErrOffsetMetadataTooLarge
 	}
-	if g.managed != nil && m != nil && !g.managed.mayCommit(m, assigner.Partition{Topic: o.Topic, Partition: o.Partition}) {
+	if g.handoff != nil && m != nil && !g.mayCommit(m, generation, assigner.Partition{Topic: o.Topic, Partition: o.Partition}) {
+		if m.consumer != nil {
+			return ErrStaleMemberEpoch
+		}
 		return ErrIllegalGeneration
 	}
 	g.record(Record{Topic: o.Topic, Partition: o.Partition, Offset: Offset{
@@ -68,12 +83,19 @@ func (g *Group) commitOne(m *groupMember, o OffsetCommit) int16 {
 	return ErrNone
 }
 
-// mayCommit says whether the group takes it that the client reads the partition.
-func (mg *managedGroup) mayCommit(m *groupMember, tp assigner.Partition) bool {
-	if m.client.opaque {
-		return m.client.blocking && mg.holders[tp] == nil
+// mayCommit says whether a member may commit for a partition: in a managed group it has to hold it, in a consumer group nobody else may. A
+// commit that the next epoch has overtaken is taken if the member has held the partition since before (KIP-1251).
+func (g *Group) mayCommit(m *groupMember, generation int32, tp assigner.Partition) bool {
+	holder := g.handoff.holders[tp]
+	switch {
+	case m.client.opaque:
+		return m.client.blocking && holder == nil
+	case m.consumer != nil && generation != m.generation:
+		return holder == m && m.client.since[tp] <= generation
+	case g.consumer != nil:
+		return holder == m || holder == nil
 	}
-	return mg.holders[tp] == m
+	return holder == m
 }
 
 // checkCommit finds the member that an OffsetCommit is of, nil for a client that is no member, or why it is refused. The rules are Kafka's: in an empty
@@ -89,18 +111,36 @@ func (g *Group) checkCommit(in Commit) (*groupMember, int16) {
 	if in.Generation < 0 && in.Client.MemberID == "" && in.Client.InstanceID == "" {
 		return nil, ErrUnknownMemberID
 	}
+	if m, ok := g.members[in.Client.MemberID]; ok && m.consumer != nil {
+		return g.checkConsumerCommit(in)
+	}
 	m, code := g.checkMember(in.Client, in.Generation)
 	if code != ErrNone {
 		return nil, code
 	}
 	g.touch(m)
 	rebalancing := g.ordinary.state == StateCompletingRebalance
-	if g.managed != nil {
+	if g.handoff != nil {
 		rebalancing = !m.client.synced && !m.client.opaque
 	}
 	if rebalancing {
 		return nil, ErrRebalanceInProgress
 	}
+	return m, ErrNone
+}
+
+// checkConsumerCommit finds the member that an OffsetCommit of KIP-848's protocol is of.
+func (g *Group) checkConsumerCommit(in Commit) (*groupMember, int16) {
+	m, code := g.identify(in.Client)
+	switch {
+	case code != ErrNone:
+		return nil, code
+	case in.Generation < 0:
+		return nil, ErrUnknownMemberID
+	case in.Generation > m.generation, m.consumer.away:
+		return nil, ErrStaleMemberEpoch
+	}
+	m.disconnected, m.unheard = false, false // its session goes on with its heartbeats alone, by which it hears what it is to give up
 	return m, ErrNone
 }
 
@@ -118,7 +158,7 @@ func (g *Group) deleteGroup(in Delete) {
 		g.record(Record{Topic: r.Topic, Partition: r.Partition, Deleted: true})
 	}
 	g.pending = map[string]time.Time{}
-	g.dead, g.managed = true, nil
+	g.dead, g.managed, g.consumer, g.handoff = true, nil, nil, nil
 	g.reply(in.Token, ErrNone, nil)
 }
 
@@ -152,7 +192,7 @@ func (g *Group) reading(topic string) int16 {
 		switch {
 		case m.subscription == nil:
 			return ErrNonEmptyGroup
-		case slices.Contains(m.subscription.Topics, topic):
+		case slices.Contains(m.topics, topic):
 			code = ErrGroupSubscribedToTopic
 		}
 	}

@@ -28,6 +28,8 @@ type Seat struct {
 	UID  string
 	IP   string
 	Node string
+	// Zone is where the pod runs, empty if that is not known.
+	Zone string
 	// Phase is SeatGrace if and only if Deadline is set.
 	Phase SeatPhase
 	// Deadline is when the seat is lost if its pod has not come back, in whole microseconds, as the API keeps it.
@@ -42,6 +44,8 @@ type Pod struct {
 	// IP is empty where the pod's address is not its own.
 	IP   string
 	Node string
+	// Zone is where the pod runs, empty if that is not known.
+	Zone string
 	// Alive says that the pod is running, ready and not terminating, and has an address.
 	Alive bool
 	// MayReturn says, of a pod that is not alive, that it may become so again, or be made again under the same name: a container restarts, a
@@ -60,6 +64,8 @@ type PodsInput struct {
 	Pods []Pod
 	// Topics holds the number of partitions of each topic that the group reads; one without partitions counts as missing.
 	Topics map[string]int32
+	// Zones holds the zones of the partitions' leaders, by topic and partition; an empty one, or one beyond the end, is not known.
+	Zones map[string][]string
 	// GracePeriod is how long a seat waits for its pod to come back.
 	GracePeriod time.Duration
 }
@@ -94,7 +100,7 @@ func Decide(now time.Time, in PodsInput) PodsOutput {
 	for i := range in.Seats {
 		before[in.Seats[i].Pod] = flatten(in.Seats[i].Share)
 	}
-	plan := assigner.Input{Members: planMembers(seats, in.Topics), Partitions: in.Topics, Previous: before}
+	plan := assigner.Input{Members: planMembers(seats, in.Topics), Partitions: in.Topics, Zones: in.Zones, Previous: before}
 	after := chosen(in.Assigner).Assign(plan)
 
 	out := PodsOutput{Seats: seats, Generation: in.Generation}
@@ -130,7 +136,7 @@ func planMembers(seats []Seat, topics map[string]int32) []assigner.Member {
 	names := slices.Sorted(maps.Keys(topics))
 	members := make([]assigner.Member, len(seats))
 	for i := range seats {
-		members[i] = assigner.Member{ID: seats[i].Pod, Topics: names}
+		members[i] = assigner.Member{ID: seats[i].Pod, Topics: names, Zone: seats[i].Zone}
 	}
 	return members
 }
@@ -179,7 +185,7 @@ func preferred(a, b Pod) bool {
 
 // takeSeat returns the seat of a live pod, without a share.
 func takeSeat(pod Pod) Seat {
-	return Seat{Pod: pod.Name, UID: pod.UID, IP: pod.IP, Node: pod.Node, Phase: SeatActive}
+	return Seat{Pod: pod.Name, UID: pod.UID, IP: pod.IP, Node: pod.Node, Zone: pod.Zone, Phase: SeatActive}
 }
 
 // seatFate is what becomes of a seat.
@@ -199,7 +205,7 @@ func keepSeat(now time.Time, seat Seat, pod Pod, grace time.Duration) (Seat, sea
 	if !pod.MayReturn || grace <= 0 {
 		return Seat{}, seatLeft
 	}
-	kept := Seat{Pod: seat.Pod, UID: seat.UID, IP: seat.IP, Node: seat.Node, Phase: SeatGrace}
+	kept := Seat{Pod: seat.Pod, UID: seat.UID, IP: seat.IP, Node: seat.Node, Zone: seat.Zone, Phase: SeatGrace}
 	// A deadline that is set stands, unless the grace period has become shorter since.
 	kept.Deadline = now.Add(grace).UTC().Truncate(time.Microsecond)
 	if seat.Phase == SeatGrace && seat.Deadline.Before(kept.Deadline) {

@@ -39,6 +39,17 @@ func seatOf(name string, partitions ...int32) Seat {
 	return seat
 }
 
+func inZone(pod Pod, zone string) Pod {
+	pod.Zone = zone
+	return pod
+}
+
+func seatInZone(name, zone string, partitions ...int32) Seat {
+	seat := seatOf(name, partitions...)
+	seat.Zone = zone
+	return seat
+}
+
 // inGrace returns the seat in its grace period.
 func inGrace(seat Seat, deadline time.Time) Seat {
 	seat.Phase, seat.Deadline = SeatGrace, deadline
@@ -62,6 +73,16 @@ func TestDecide(t *testing.T) {
 			want: PodsOutput{
 				Seats: []Seat{seatOf("web-0", 0, 1)}, Generation: 1, Changed: true,
 				Reason: "MemberJoined", Message: "member web-0 joined", Partitions: 2, Moved: 2, Minimum: 2,
+			},
+		},
+		"A pod gets the partitions whose leaders run in its zone, if that makes no other difference": {
+			in: PodsInput{
+				Topics: orders(4), Zones: map[string][]string{"orders": {"south", "north", "south", "north"}},
+				Pods: []Pod{inZone(livePod("web-0"), "north"), inZone(livePod("web-1"), "south")},
+			},
+			want: PodsOutput{
+				Seats: []Seat{seatInZone("web-0", "north", 1, 3), seatInZone("web-1", "south", 0, 2)}, Generation: 1, Changed: true,
+				Reason: "MemberJoined", Message: "members web-0, web-1 joined", Partitions: 4, Moved: 4, Minimum: 4,
 			},
 		},
 		"A pod that is not ready yet is no member": {

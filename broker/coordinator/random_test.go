@@ -3,17 +3,23 @@
 package coordinator
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
 var (
 	seedFlag = flag.Uint64("seed", 0, "the seed of the random runs, 0 for a new one")
-	episodes = flag.Int("episodes", 120, "how many random runs of 1000 steps")
+	runs     = flag.Int("runs", 10, "how many random runs")
+	episodes = flag.Int("episodes", 0, "how many groups a random run is of, each of 1000 steps and of those in which it settles; 0 is 60, or 6 with -race and -short")
 	history  = flag.Int("history", 25, "how many of the last steps to print when an invariant does not hold")
 )
 
@@ -22,43 +28,39 @@ const (
 	longestRebalance = 60 * time.Second
 )
 
-// TestRandomRuns lets clients talk to a group that join, read, commit, fall silent, restart, lose answers and repeat requests, while plans come and
-// go and the clock jumps. The invariants of checks_test.go hold after every step. Then the clients behave, and the group has to settle.
+// TestRandomRuns lets clients of all kinds talk to a group that join, read, commit, fall silent, crash, lose answers and repeat requests, while plans and topics come and
+// go, the clock jumps, and the coordinator crashes and is loaded from its log. The invariants of checks_test.go hold after every step. Then the clients behave, and the group
+// has to settle.
 func TestRandomRuns(t *testing.T) {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	t.Logf("-seed=%d", seed)
-	steps := 0
-	for episode := range *episodes {
-		s := newSimulation(t, seed+uint64(episode))
-		s.chaos(1000)
-		s.calm()
-		steps += s.steps
-		if t.Failed() {
-			t.Fatalf("in the first episode of -seed=%d -episodes=1; the last steps:\n%s", seed+uint64(episode), s.history())
-		}
+	count := *episodes
+	switch {
+	case count > 0:
+	case raceEnabled || testing.Short():
+		count = 6
+	default:
+		count = 60
 	}
-	t.Logf("%d steps", steps)
-}
-
-// simClient is a client as real ones are, if they have a bad day.
-type simClient struct {
-	index        int
-	id           string
-	generation   int32
-	template     Join
-	cooperative  bool
-	phase        string // idle, joined or synced
-	leads        bool
-	assigned     []JoinMember
-	reading      []TopicPartitions
-	deaf         bool // the next answer is lost
-	open         int
-	lastInput    Input
-	restarts     int
-	toldToRejoin bool
+	for run := range *runs {
+		first := seed + uint64(run*count)
+		t.Run(fmt.Sprintf("seed %d", first), func(t *testing.T) {
+			t.Parallel()
+			steps := 0
+			for episode := range count {
+				s := newSimulation(t, first+uint64(episode))
+				s.chaos(1000)
+				s.calm()
+				steps += s.steps
+				if t.Failed() {
+					t.Fatalf("in the episode of -seed=%d -runs=1 -episodes=1; the last steps:\n%s", first+uint64(episode), s.history())
+				}
+			}
+			t.Logf("%d steps", steps)
+		})
+	}
 }
 
 type openRequest struct {
@@ -68,10 +70,30 @@ type openRequest struct {
 	deaf   bool
 }
 
+// happened is a step.
+type happened struct {
+	now time.Time
+	in  Input
+	out Output
+}
+
+// mix says of what kind an episode's clients are, so that their group can settle.
+type mix struct {
+	// consumers are how many of four clients speak KIP-848's protocol.
+	consumers int
+	// cooperative says that the classic ones are (KIP-429).
+	cooperative bool
+	// managed says that there are plans.
+	managed bool
+}
+
 type simulation struct {
-	t       *testing.T
-	rng     *rand.Rand
+	t   *testing.T
+	rng *rand.Rand
+	mix mix
+	// g is the group, twin another one that is told the same, nil in most episodes.
 	g, twin *Group
+	opts    Options
 	now     time.Time
 	clients []*simClient
 	open    map[Token]openRequest
@@ -79,59 +101,287 @@ type simulation struct {
 	next    time.Time
 	steps   int
 	plan    Plan
+	topics  map[string]Topic
+	ids     byte // the last topic id
+	log     []Record
+	// calming says that the clients behave.
+	calming bool
 	chk     *checker
-	lines   []string
+	ring    []happened // the last steps, of which oldest is the first
+	oldest  int
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	opts := Options{MaxMembers: 25}
+	opts := Options{MaxMembers: 25, ConsumerSessionTimeout: 20 * time.Second}
 	if rng.IntN(4) == 0 {
 		opts.InitialRebalanceDelay = 3 * time.Second
 	}
-	s := &simulation{
-		t: t, rng: rng, g: New("g", opts), twin: New("g", opts), now: time.Unix(1_700_000_000, 0), open: map[Token]openRequest{},
+	if rng.IntN(2) == 0 {
+		opts.AssignmentInterval = 200 * time.Millisecond
+	}
+	if rng.IntN(4) == 0 {
+		opts.OffsetsRetention = 2 * time.Minute
+	}
+	s := &simulation{t: t, rng: rng, opts: opts, now: time.Unix(1_700_000_000, 0), open: map[Token]openRequest{}, topics: map[string]Topic{}}
+	s.g = New("g", opts)
+	if rng.IntN(4) == 0 {
+		s.twin = New("g", opts)
 	}
 	s.chk = newChecker(s)
+	s.mix = mix{consumers: []int{0, 0, 2, 3, 4}[rng.IntN(5)], cooperative: rng.IntN(2) == 0, managed: rng.IntN(2) == 0}
 	for i := range 3 + rng.IntN(6) {
 		s.clients = append(s.clients, s.newClient(i))
 	}
-	if rng.IntN(3) > 0 {
+	s.create("orders", 6)
+	s.create("payments", 6)
+	s.step(Topics{Topics: s.topics})
+	if s.mix.managed && rng.IntN(4) > 0 {
 		s.step(s.randomPlan(1))
 	}
 	return s
 }
 
-func (s *simulation) newClient(i int) *simClient {
-	c := &simClient{index: i, generation: -1, phase: "idle", cooperative: s.rng.IntN(2) == 0}
-	in := Join{
-		Client:           Client{ClientID: fmt.Sprintf("client-%d", i), Host: fmt.Sprintf("10.0.0.%d", s.rng.IntN(5))},
-		RequireMemberID:  s.rng.IntN(2) == 0,
-		SessionTimeout:   time.Duration(6+s.rng.IntN(24)) * time.Second,
-		RebalanceTimeout: time.Duration(3+s.rng.IntN(58)) * time.Second,
-		ProtocolType:     "consumer",
+// chaos lets anything happen.
+func (s *simulation) chaos(steps int) {
+	for s.steps < steps && !s.t.Failed() {
+		s.pass()
+		c := s.clients[s.rng.IntN(len(s.clients))]
+		switch n := s.rng.IntN(1000); {
+		case n < 650:
+			s.proper(c)
+		case n < 700:
+			s.commit(c)
+		case n < 740:
+			c.deaf = true
+		case n < 770:
+			s.repeat(c)
+		case n < 800:
+			s.corrupt(c)
+		case n < 830:
+			s.restart(c)
+		case n < 850:
+			s.leave(c)
+		case n < 880 && s.mix.managed:
+			s.step(s.randomPlan(s.g.Generation() + int32(s.rng.IntN(4)) - 1))
+		case n < 884 && s.mix.managed:
+			s.step(Plan{})
+		case n < 890:
+			s.send(c, Commit{Generation: -1, Offsets: s.someOffsets()})
+		case n < 895:
+			s.send(c, DeleteOffsets{Partitions: []TopicPartitions{{Topic: "orders", Partitions: []int32{0, 1}}}})
+		case n < 900 && len(s.g.members) == 0 && len(s.g.pending) == 0:
+			s.send(c, Delete{})
+		case n < 920:
+			s.step(Disconnect{MemberID: c.id})
+		case n < 935:
+			s.changeTopics()
+		case n < 945:
+			s.crash()
+		default:
+			s.step(Tick{})
+		}
+		if s.g.dead {
+			s.rebuild(nil) // the broker drops a group that is dead, and makes a new one for the next request
+		}
 	}
-	if s.rng.IntN(3) == 0 {
-		in.Client.InstanceID = fmt.Sprintf("instance-%d", i)
+}
+
+// pass lets time pass: mostly little, at times a lot, at times backwards. A deadline on the way is kept or, as on a busy machine, missed.
+func (s *simulation) pass() {
+	d := time.Duration(s.rng.IntN(800)) * time.Millisecond
+	switch s.rng.IntN(100) {
+	case 0:
+		d = time.Duration(s.rng.IntN(100)) * time.Second
+	case 1:
+		d = -time.Duration(s.rng.IntN(5)) * time.Second
 	}
-	if s.rng.IntN(4) == 0 {
-		in.Client.ClientID = fmt.Sprintf("pod-%d", s.rng.IntN(5))
+	until := s.now.Add(d)
+	for !s.next.IsZero() && s.next.Before(until) && s.rng.IntN(5) > 0 && !s.t.Failed() {
+		s.now = s.next
+		s.step(Tick{})
 	}
-	names := []string{"range", "roundrobin"}
-	if c.cooperative {
-		names = []string{"cooperative-sticky", "range", "roundrobin"}
+	s.now = until
+}
+
+// proper is what a client does that behaves.
+func (s *simulation) proper(c *simClient) {
+	if c.consumer {
+		s.properConsumer(c)
+	} else {
+		s.properClassic(c)
 	}
-	for _, n := range names {
-		in.Protocols = append(in.Protocols, Protocol{Name: n, Metadata: []byte{byte(s.rng.IntN(3))}})
+}
+
+// send gives an input a token and sends it.
+func (s *simulation) send(c *simClient, in Input) {
+	c.lastInput = in
+	s.token++
+	switch v := in.(type) {
+	case Join:
+		v.Token = s.token
+		in = v
+	case Sync:
+		v.Token = s.token
+		in = v
+	case Heartbeat:
+		v.Token = s.token
+		in = v
+	case ConsumerHeartbeat:
+		v.Token = s.token
+		in = v
+	case Leave:
+		v.Token = s.token
+		in = v
+	case Commit:
+		v.Token = s.token
+		in = v
+	case DeleteOffsets:
+		v.Token = s.token
+		in = v
+	case Delete:
+		v.Token = s.token
+		in = v
 	}
-	in.Subscription = &Subscription{Topics: [][]string{{"orders"}, {"payments", "orders"}, {"payments"}, {}}[min(3, s.rng.IntN(6)%4)]}
-	c.template = in
-	return c
+	s.dueFirst(in)
+	s.open[s.token] = openRequest{client: c, in: in, asked: s.now, deaf: c.deaf}
+	c.deaf = false
+	c.open++
+	s.hand(in)
+}
+
+// due says whether the group has a deadline that has come.
+func (s *simulation) due() bool {
+	now := s.now
+	if s.chk.now.After(now) {
+		now = s.chk.now
+	}
+	return !s.next.IsZero() && !now.Before(s.next)
+}
+
+// dueFirst mostly deals with what is due before an input, so that the checker sees it by itself.
+func (s *simulation) dueFirst(in Input) {
+	_, topics := in.(Topics) // of which an answer in the same step would be, is not said
+	if _, tick := in.(Tick); !tick && s.due() && (topics || s.rng.IntN(4) > 0) {
+		s.hand(Tick{})
+	}
+}
+
+// step lets the group take an input that is no client's.
+func (s *simulation) step(in Input) {
+	s.dueFirst(in)
+	s.hand(in)
+}
+
+// hand hands an input to the group and to its twin, checks everything, and lets the clients have the answers.
+func (s *simulation) hand(in Input) {
+	s.steps++
+	s.chk.before(in)
+	out := s.g.Step(s.now, in)
+	if len(s.ring) < *history {
+		s.ring = append(s.ring, happened{s.now, in, out})
+	} else {
+		s.ring[s.oldest] = happened{s.now, in, out}
+		s.oldest = (s.oldest + 1) % len(s.ring)
+	}
+	if s.twin != nil {
+		if twin := s.twin.Step(s.now, in); !reflect.DeepEqual(out, twin) {
+			s.t.Errorf("step %d: two groups with the same input differ:\n%+v\n%+v", s.steps, out, twin)
+		}
+	}
+	s.next = out.Deadline
+	if p, ok := in.(Plan); ok {
+		s.plan = p
+	}
+	fate := s.rng.IntN(2000)
+	if s.calming {
+		fate = -1
+	}
+	switch fate { // the coordinator crashes in the middle of it
+	case 0: // its records are not in the log yet
+		s.reload()
+		return
+	case 1: // they are, but nobody hears of it
+		s.log = append(s.log, out.Records...)
+		s.reload()
+		return
+	}
+	s.log = append(s.log, out.Records...)
+	for _, r := range out.Replies {
+		q, ok := s.open[r.Token]
+		if !ok {
+			s.t.Errorf("step %d: token %d was answered before", s.steps, r.Token)
+			return
+		}
+		delete(s.open, r.Token)
+		s.chk.reply(q, r)
+		q.client.open--
+		switch {
+		case !q.deaf:
+			s.hear(q.client, q.in, r)
+		case q.client.consumer:
+			q.client.lose()
+		}
+	}
+	s.chk.after(in, out)
+}
+
+// hear lets a client react to an answer as real ones do.
+func (s *simulation) hear(c *simClient, in Input, r Reply) {
+	if hb, ok := in.(ConsumerHeartbeat); ok {
+		s.hearConsumer(c, hb, r)
+		return
+	}
+	s.hearClassic(c, in, r)
+}
+
+// calm lets the clients behave until the group has had time to settle, and checks that it has.
+func (s *simulation) calm() {
+	s.calming = true
+	for _, c := range s.clients {
+		c.deaf = false
+	}
+	end := s.now.Add(3 * (longestSession + longestRebalance))
+	for s.now.Before(end) && !s.t.Failed() {
+		s.round()
+	}
+	if s.t.Failed() {
+		return
+	}
+	for range 2 { // from here on nobody is told anything new
+		for _, c := range s.clients {
+			c.toldAnew = false
+		}
+		s.round()
+		for _, c := range s.clients {
+			if !c.settled() {
+				s.t.Errorf("client %d (%s) has not settled: %s, told anew %t", c.index, c.id, c.phase, c.toldAnew)
+			}
+		}
+	}
+	s.chk.settled()
+}
+
+// round is two seconds in which each client says one thing, if it does not wait for an answer.
+func (s *simulation) round() {
+	const length = 2 * time.Second
+	for !s.next.IsZero() && s.next.Before(s.now.Add(length)) && !s.t.Failed() {
+		if s.next.After(s.now) {
+			s.now = s.next
+		}
+		s.step(Tick{})
+	}
+	s.now = s.now.Add(length)
+	for _, c := range s.clients {
+		if c.open == 0 && !s.t.Failed() {
+			s.proper(c)
+		}
+	}
 }
 
 // randomPlan deals the partitions of two topics to a few pods.
 func (s *simulation) randomPlan(generation int32) Plan {
-	p := Plan{Managed: true, Generation: generation, HandoffTimeout: []time.Duration{0, 5 * time.Second, 20 * time.Second}[s.rng.IntN(3)]}
+	p := Plan{Managed: true, Generation: max(1, generation), HandoffTimeout: []time.Duration{0, 5 * time.Second, 20 * time.Second}[s.rng.IntN(3)]}
 	var pods []PlanMember
 	for i := range 5 {
 		if s.rng.IntN(3) == 0 {
@@ -160,123 +410,13 @@ func (s *simulation) randomPlan(generation int32) Plan {
 	return p
 }
 
-// chaos lets anything happen.
-func (s *simulation) chaos(steps int) {
-	for s.steps < steps && !s.t.Failed() {
-		s.pass()
-		c := s.clients[s.rng.IntN(len(s.clients))]
-		switch n := s.rng.IntN(1000); {
-		case n < 600:
-			s.proper(c)
-		case n < 660:
-			s.send(c, Commit{Client: s.self(c), Generation: c.generation, Offsets: s.someOffsets()})
-		case n < 700:
-			c.deaf = true
-		case n < 750 && c.lastInput != nil:
-			s.send(c, c.lastInput)
-		case n < 790:
-			s.corrupt(c)
-		case n < 820:
-			s.restart(c)
-		case n < 850:
-			s.send(c, Leave{Members: []Client{s.self(c), s.self(s.clients[s.rng.IntN(len(s.clients))])}})
-			s.forget(c)
-		case n < 900:
-			s.step(s.randomPlan(s.g.Generation() + int32(s.rng.IntN(4)) - 1))
-		case n < 903:
-			s.step(Plan{})
-		case n < 906:
-			tool := Commit{Generation: -1, Offsets: s.someOffsets()}
-			s.send(c, tool)
-		case n < 910:
-			s.send(c, DeleteOffsets{Partitions: []TopicPartitions{{Topic: "orders", Partitions: []int32{0, 1}}}})
-		case n < 940:
-			s.step(Disconnect{MemberID: s.self(c).MemberID})
-		default:
-			s.step(Tick{})
-		}
+// commit sends offsets of what the client reads.
+func (s *simulation) commit(c *simClient) {
+	in := Commit{Client: s.self(c), Generation: c.generation}
+	for _, tp := range c.sortedReading() {
+		in.Offsets = append(in.Offsets, OffsetCommit{Topic: tp.Topic, Partition: tp.Partition, Offset: s.rng.Int64N(1000)})
 	}
-}
-
-// pass lets time pass: mostly little, at times a lot, at times backwards. A deadline on the way is kept or, as on a busy machine, missed.
-func (s *simulation) pass() {
-	d := time.Duration(s.rng.IntN(800)) * time.Millisecond
-	switch s.rng.IntN(100) {
-	case 0:
-		d = time.Duration(s.rng.IntN(100)) * time.Second
-	case 1:
-		d = -time.Duration(s.rng.IntN(5)) * time.Second
-	}
-	until := s.now.Add(d)
-	for !s.next.IsZero() && s.next.Before(until) && s.rng.IntN(5) > 0 && !s.t.Failed() {
-		s.now = s.next
-		s.step(Tick{})
-	}
-	s.now = until
-}
-
-// proper is what a client does that behaves.
-func (s *simulation) proper(c *simClient) {
-	switch c.phase {
-	case "idle":
-		in := c.template
-		in.Client.MemberID = c.id
-		c.restarts++
-		in.NewMemberID = fmt.Sprintf("%s#%d.%d", in.Client.ClientID, c.index, c.restarts)
-		sub := *in.Subscription
-		if c.cooperative {
-			sub.Owned = c.reading
-		} else {
-			c.reading = nil
-		}
-		in.Subscription = &sub
-		s.send(c, in)
-	case "joined":
-		in := Sync{Client: s.self(c), Generation: c.generation}
-		if c.leads {
-			in.Assignments = map[string][]byte{}
-			for _, m := range c.assigned {
-				in.Assignments[m.MemberID] = []byte("part of " + m.MemberID)
-			}
-		}
-		s.send(c, in)
-	case "synced":
-		s.send(c, Heartbeat{Client: s.self(c), Generation: c.generation})
-	}
-}
-
-func (s *simulation) self(c *simClient) Client {
-	self := c.template.Client
-	self.MemberID = c.id
-	return self
-}
-
-// corrupt sends what no good client would.
-func (s *simulation) corrupt(c *simClient) {
-	last := c.lastInput
-	defer func() { c.lastInput = last }()
-	c.deaf = true
-	self := s.self(c)
-	switch s.rng.IntN(3) {
-	case 0:
-		self.MemberID = s.self(s.clients[s.rng.IntN(len(s.clients))]).MemberID
-	case 1:
-		self.MemberID = "nobody"
-	}
-	generation := c.generation + int32(s.rng.IntN(3)) - 1
-	switch s.rng.IntN(4) {
-	case 0:
-		s.send(c, Heartbeat{Client: self, Generation: generation})
-	case 1:
-		// Not of a right generation: who fetches the share of another in its name cannot be told from the other.
-		s.send(c, Sync{Client: self, Generation: generation + 1000, Protocol: "range"})
-	case 2:
-		s.send(c, Commit{Client: self, Generation: generation, Offsets: s.someOffsets()})
-	default:
-		in := c.template
-		in.Client, in.NewMemberID = self, self.MemberID
-		s.send(c, in)
-	}
+	s.send(c, in)
 }
 
 func (s *simulation) someOffsets() []OffsetCommit {
@@ -287,155 +427,33 @@ func (s *simulation) someOffsets() []OffsetCommit {
 	return out
 }
 
-func (s *simulation) forget(c *simClient) {
-	c.id, c.generation, c.phase, c.reading, c.leads = "", -1, "idle", nil, false
-}
-
-func (s *simulation) restart(c *simClient) {
-	s.forget(c)
-	c.deaf = false
-	if s.rng.IntN(4) == 0 {
-		open := c.open
-		*c = *s.newClient(c.index)
-		c.restarts, c.open = s.steps, open // its ids are new ones
-	}
-}
-
-// send gives an input a token and sends it.
-func (s *simulation) send(c *simClient, in Input) {
-	c.lastInput = in
-	s.token++
-	switch v := in.(type) {
-	case Join:
-		v.Token = s.token
-		in = v
-	case Sync:
-		v.Token = s.token
-		in = v
-	case Heartbeat:
-		v.Token = s.token
-		in = v
-	case Leave:
-		v.Token = s.token
-		in = v
-	case Commit:
-		v.Token = s.token
-		in = v
-	case DeleteOffsets:
-		v.Token = s.token
-		in = v
-	}
-	s.open[s.token] = openRequest{client: c, in: in, asked: s.now, deaf: c.deaf}
-	c.deaf = false
-	c.open++
-	s.step(in)
-}
-
-// step hands an input to the group and to its twin, checks everything, and lets the clients have the answers.
-func (s *simulation) step(in Input) {
-	if _, ok := in.(Plan); ok && !s.next.IsZero() && !s.now.Before(s.next) {
-		s.step(Tick{}) // so that the checker sees what was due under the old plan
-	}
-	s.steps++
-	s.chk.before(in)
-	out := s.g.Step(s.now, in)
-	s.lines = append(s.lines, fmt.Sprintf("%s %T%+v\n    -> %+v", s.now.Format("15:04:05.000"), in, in, out))
-	if twin := s.twin.Step(s.now, in); !reflect.DeepEqual(out, twin) {
-		s.t.Errorf("step %d: two groups with the same input differ:\n%+v\n%+v", s.steps, out, twin)
-	}
-	s.next = out.Deadline
-	if p, ok := in.(Plan); ok {
-		s.plan = p
-	}
-	for _, r := range out.Replies {
-		q, ok := s.open[r.Token]
-		if !ok {
-			s.t.Errorf("step %d: token %d was answered before", s.steps, r.Token)
-			return
+// history prints the last steps.
+func (s *simulation) history() string {
+	var out strings.Builder
+	for i := range s.ring {
+		h := s.ring[(s.oldest+i)%len(s.ring)]
+		fmt.Fprintf(&out, "%s %T%+v\n", h.now.Format("15:04:05.000"), h.in, h.in)
+		for _, r := range h.out.Replies {
+			fmt.Fprintf(&out, "    -> %+v\n", r)
 		}
-		delete(s.open, r.Token)
-		s.chk.reply(q, r)
-		q.client.open--
-		if !q.deaf {
-			s.hear(q.client, q.in, r)
-		}
-	}
-	s.chk.after(in, out)
-}
-
-// hear lets a client react to an answer as real ones do.
-func (s *simulation) hear(c *simClient, in Input, r Reply) {
-	switch r.Err {
-	case ErrUnknownMemberID, ErrFencedInstanceID:
-		s.forget(c)
-		return
-	case ErrMemberIDRequired:
-		body, _ := r.Body.(JoinReply)
-		c.id = body.MemberID
-		return
-	case ErrNone:
-	default:
-		if _, ok := in.(Commit); !ok {
-			c.phase = "idle"
-			c.toldToRejoin = true
-		}
-		return
-	}
-	switch body := r.Body.(type) {
-	case JoinReply:
-		c.id, c.generation, c.phase = body.MemberID, body.Generation, "joined"
-		c.leads, c.assigned = body.Leader == body.MemberID && !body.SkipAssignment, body.Members
-	case SyncReply:
-		c.phase, c.reading = "synced", nil
-		if body.Managed {
-			c.reading = body.Share
-		}
-	}
-}
-
-// calm lets the clients behave until the group has had time to settle, and checks that it has.
-func (s *simulation) calm() {
-	for _, c := range s.clients {
-		c.deaf = false
-	}
-	end := s.now.Add(3 * (longestSession + longestRebalance))
-	for s.now.Before(end) && !s.t.Failed() {
-		s.round()
-	}
-	for range 2 { // from here on nobody is told anything new
-		for _, c := range s.clients {
-			c.toldToRejoin = false
-		}
-		s.round()
-		for _, c := range s.clients {
-			if c.phase != "synced" || c.toldToRejoin {
-				s.t.Errorf("client %d (%s) has not settled: %s", c.index, c.id, c.phase)
+		for _, r := range h.out.Records {
+			if data, err := json.Marshal(r); err == nil {
+				fmt.Fprintf(&out, "    record %s\n", data)
 			}
 		}
-	}
-	s.chk.settled()
-}
-
-// round is a second in which each client says one thing, if it does not wait for an answer.
-func (s *simulation) round() {
-	for !s.next.IsZero() && s.next.Before(s.now.Add(time.Second)) && !s.t.Failed() {
-		if s.next.After(s.now) {
-			s.now = s.next
-		}
-		s.step(Tick{})
-	}
-	s.now = s.now.Add(time.Second)
-	for _, c := range s.clients {
-		if c.open == 0 && !s.t.Failed() {
-			s.proper(c)
+		for _, n := range h.out.Notes {
+			fmt.Fprintf(&out, "    note %s\n", n)
 		}
 	}
+	return out.String()
 }
 
-func (s *simulation) history() string {
-	out := ""
-	for _, l := range s.lines[max(0, len(s.lines)-*history):] {
-		out += l + "\n"
+// sortedReading is what the client reads.
+func (c *simClient) sortedReading() []assigner.Partition {
+	out := make([]assigner.Partition, 0, len(c.reading))
+	for tp := range c.reading {
+		out = append(out, tp)
 	}
+	slices.SortFunc(out, comparePartitions)
 	return out
 }

@@ -10,12 +10,53 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
-// share is what a client of a managed group would be told now: its target less what another live client still holds.
-func (mg *managedGroup) share(m *groupMember) []assigner.Partition {
+// handoff says who may be reading what in a group whose members are told their shares by the group: a managed group, where the operator decides them, and a
+// consumer group (KIP-848), where the group does. A partition that moves is first taken from the member that holds it, and given to its new owner when that has let
+// go of it.
+type handoff struct {
+	// holders are the members that may be reading a partition. A partition has one at most, and is in its holder's held, and in no other's.
+	holders map[assigner.Partition]*groupMember
+	// blockers is how many members have client.blocking set.
+	blockers int
+}
+
+func newHandoff() *handoff { return &handoff{holders: map[assigner.Partition]*groupMember{}} }
+
+// reader is a member's part in a group that tells its members their shares.
+type reader struct {
+	// pod and uid are of the pod that the member runs in, empty in a consumer group, and until the plan of a managed group has it. They stay when the pod leaves the plan.
+	pod, uid string
+	// noted says that the log has been told that the member is of no known pod.
+	noted bool
+	// synced says that the member has been told its share since it last joined.
+	synced bool
+	// target is what the member is to read, whoever still holds it; sorted.
+	target []assigner.Partition
+	// last is what the member was last told, if synced; sorted.
+	last []assigner.Partition
+	// held is what the member may be reading.
+	held map[assigner.Partition]bool
+	// moved is what of held is not in target, and since when.
+	moved map[assigner.Partition]time.Time
+	// since is, of a member that speaks KIP-848's protocol, the epoch in which it got each partition of held. It is not stored: after a restart that is the member's own.
+	since map[assigner.Partition]int32
+	// due is when the first of moved has to have been given up, once it was computed; nil after a change.
+	due *time.Time
+	// fenced is what was taken from the member after the handoff timeout, until it joins without it.
+	fenced map[assigner.Partition]bool
+	// opaque marks a member from before the group was managed, until it joins again: what it reads is not known.
+	opaque bool
+	// blocking says that an opaque member may be reading anything, until blockingSince plus the handoff timeout.
+	blocking      bool
+	blockingSince time.Time
+}
+
+// share is what a member would be told now: its target less what another live client still holds.
+func (h *handoff) share(m *groupMember) []assigner.Partition {
 	var share []assigner.Partition
 	for _, tp := range m.client.target {
-		holder := mg.holders[tp]
-		if holder == m || (holder == nil && mg.blockers == 0) {
+		holder := h.holders[tp]
+		if holder == m || (holder == nil && h.blockers == 0) {
 			share = append(share, tp)
 		}
 	}
@@ -23,120 +64,67 @@ func (mg *managedGroup) share(m *groupMember) []assigner.Partition {
 }
 
 // hold makes a client the holder of a partition that nobody else holds.
-func (mg *managedGroup) hold(m *groupMember, tp assigner.Partition) {
+func (h *handoff) hold(m *groupMember, tp assigner.Partition) {
 	c := &m.client
 	if c.held == nil {
 		c.held = map[assigner.Partition]bool{}
 	}
 	c.held[tp] = true
-	mg.holders[tp] = m
+	h.holders[tp] = m
 	delete(c.fenced, tp)
 }
 
 // drop ends a client's hold of a partition.
-func (mg *managedGroup) drop(m *groupMember, tp assigner.Partition) {
-	delete(m.client.held, tp)
-	delete(m.client.moved, tp)
-	delete(mg.holders, tp)
+func (h *handoff) drop(m *groupMember, tp assigner.Partition) {
+	c := &m.client
+	delete(c.held, tp)
+	delete(c.moved, tp)
+	delete(c.since, tp)
+	delete(h.holders, tp)
+	c.due = nil
 }
 
 // unblock ends the wait for a member from before the group was managed.
-func (mg *managedGroup) unblock(m *groupMember) {
+func (h *handoff) unblock(m *groupMember) {
 	if m.client.blocking {
 		m.client.blocking = false
-		mg.blockers--
+		h.blockers--
 	}
 }
 
-// forget releases all that a member holds.
-func (mg *managedGroup) forget(m *groupMember) {
-	mg.unblock(m)
-	mg.changed[m.client.pod] = true
+// forget releases all that a member holds, and what it waits for.
+func (h *handoff) forget(m *groupMember) {
+	h.unblock(m)
 	for tp := range m.client.held {
-		mg.drop(m, tp)
+		h.drop(m, tp)
 	}
 }
 
-// divideAll gives the clients of the pods that have changed their targets: parts of their pod's share. It is to be called after every change
-// of the plan, the members and their subscriptions, and takes from the clients what they should have let go of by then.
-func (g *Group) divideAll() {
-	mg := g.managed
-	clients := map[string][]*groupMember{}
-	for _, m := range g.sortedMembers() {
-		pod := m.client.pod
-		_, ok := mg.pods[pod]
-		switch {
-		case !ok || m.client.opaque || m.subscription == nil:
-			m.client.target = nil
-			g.settle(m)
-		case mg.changed[pod]:
-			clients[pod] = append(clients[pod], m)
-		}
-	}
-	for pod, members := range clients {
-		g.divide(mg.pods[pod].share, members)
-		for _, m := range members {
-			g.settle(m)
-		}
-	}
-	clear(mg.changed)
-	g.fence()
-}
-
-// divide divides a share among the clients of one pod, given in the order of their ids. The assigner knows partitions as a count for
-// each topic, so it is given the places of the partitions in the share.
-func (g *Group) divide(share []assigner.Partition, members []*groupMember) {
-	if len(members) == 1 {
-		members[0].client.target = subscribed(share, members[0])
+// reshare decides the targets anew. It is to be called after every change of the plan, the members, their subscriptions and their topics.
+func (g *Group) reshare() {
+	if g.managed != nil {
+		g.divideAll()
 		return
 	}
-	in := assigner.Input{Partitions: map[string]int32{}, Previous: assigner.Assignment{}}
-	places := map[assigner.Partition]assigner.Partition{}
-	actual := map[assigner.Partition]assigner.Partition{}
-	for _, tp := range share {
-		place := assigner.Partition{Topic: tp.Topic, Partition: in.Partitions[tp.Topic]}
-		in.Partitions[tp.Topic]++
-		places[tp], actual[place] = place, tp
-	}
-	for _, m := range members {
-		in.Members = append(in.Members, assigner.Member{ID: m.id, Topics: sortedTopics(m.subscription)})
-		for _, tp := range m.client.target {
-			if place, ok := places[tp]; ok {
-				in.Previous[m.id] = append(in.Previous[m.id], place)
-			}
-		}
-	}
-	plan := g.opts.Divider.Assign(in)
-	for _, m := range members {
-		target := make([]assigner.Partition, 0, len(plan[m.id]))
-		for _, place := range plan[m.id] {
-			target = append(target, actual[place])
-		}
-		slices.SortFunc(target, comparePartitions)
-		m.client.target = target
-	}
+	g.assign()
 }
 
-// subscribed is the part of a share that is of the member's topics.
-func subscribed(share []assigner.Partition, m *groupMember) []assigner.Partition {
-	topics := map[string]bool{}
-	for _, t := range m.subscription.Topics {
-		topics[t] = true
+// retarget sets what a member is to read.
+func (g *Group) retarget(m *groupMember, target []assigner.Partition) (changed bool) {
+	if changed = !slices.Equal(m.client.target, target); changed {
+		m.client.target = target
+		g.settle(m)
+		g.mark(m)
 	}
-	var out []assigner.Partition
-	for _, tp := range share {
-		if topics[tp.Topic] {
-			out = append(out, tp)
-		}
-	}
-	return out
+	return changed
 }
 
 // settle notes since when the client holds what is no longer its own.
 func (g *Group) settle(m *groupMember) {
 	c := &m.client
+	c.due = nil
 	for tp := range c.held {
-		_, own := slices.BinarySearchFunc(c.target, tp, comparePartitions)
+		own := contains(c.target, tp)
 		_, noted := c.moved[tp]
 		switch {
 		case own:
@@ -155,7 +143,8 @@ func (g *Group) fence() {
 	for _, m := range g.sortedMembers() {
 		c := &m.client
 		if c.blocking && g.due(c.blockingSince.Add(g.managed.handoffTimeout)) {
-			g.managed.unblock(m)
+			g.handoff.unblock(m)
+			g.mark(m)
 			g.notef("member %q: fenced, it did not join again within the handoff timeout of %s", m.id, g.managed.handoffTimeout)
 		}
 		taken := 0
@@ -163,7 +152,7 @@ func (g *Group) fence() {
 			if !g.due(since.Add(g.managed.handoffTimeout)) {
 				continue
 			}
-			g.managed.drop(m, tp)
+			g.handoff.drop(m, tp)
 			if c.fenced == nil {
 				c.fenced = map[assigner.Partition]bool{}
 			}
@@ -171,6 +160,7 @@ func (g *Group) fence() {
 			taken++
 		}
 		if taken > 0 {
+			g.mark(m)
 			g.notef("member %q: fenced from %d partition(s) that it did not let go of within the handoff timeout of %s",
 				m.id, taken, g.managed.handoffTimeout)
 		}
@@ -189,6 +179,12 @@ func (g *Group) nextFence() time.Time {
 		}
 	}
 	return next
+}
+
+// contains says whether a partition is among some, which are sorted.
+func contains(sorted []assigner.Partition, tp assigner.Partition) bool {
+	_, ok := slices.BinarySearchFunc(sorted, tp, comparePartitions)
+	return ok
 }
 
 func comparePartitions(a, b assigner.Partition) int {

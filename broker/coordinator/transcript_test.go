@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,12 +26,20 @@ var update = flag.Bool("update", false, "write the answers into the transcripts"
 //
 //	0s  a joins range topics=orders     protocols and their metadata as NAME or NAME:METADATA; owned=orders:0-3 instance=I host=IP client=C
 //	                                    session=D rebalance=D kip394 id=MEMBER new=MEMBER type=T opaque (no subscription)
-//	1s  a syncs plan=a:x,b:y            gen=N protocol=P
+//	1s  a syncs plan=a:x,b:y            gen=N protocol=P; shares=a@orders:0-2|b@orders:3-5 is a plan of the consumer protocol
 //	1s  a beats                         gen=N id=MEMBER
 //	1s  a commits orders:0=5            gen=N id=MEMBER meta=N (bytes)
 //	1s  a leaves, leave a b             instance=I alone=I
-//	1s  plan gen=1 handoff=30s web-0/uid@10.0.0.1=orders:0-3
-//	1s  unplan, tick, describe, offsets, deadline, delete, delete-offsets orders:0, options delay=3s max=2
+//	1s  a disconnects                   its connection has closed
+//	1s  a says topics=orders            a ConsumerGroupHeartbeat (KIP-848): regex=R assignor=A rebalance=D instance=I host=IP client=C owned=orders:0-3 epoch=N id=MEMBER full;
+//	                                    lost: the answer does not arrive. The first one joins, and a later one says nothing that it is not told to
+//	1s  a acks                          the same, with all that it was told to read as owned
+//	1s  a leaves, a goes                for good, or (goes) for a while, where it speaks KIP-848's protocol
+//	1s  a fetches                       whether an OffsetFetch of a's is answered: epoch=N
+//	1s  topics orders=6 payments=3/2    the topics that there are: partitions, and which topic of the name it is
+//	1s  restart, restart compacted      the coordinator begins anew from its log; compacted it holds the last record of each key, tombstones first
+//	1s  plan gen=1 handoff=30s web-0/uid@10.0.0.1=orders:0-3     a pod whose address ends in ! is not alive
+//	1s  unplan, tick, describe, offsets, deadline, delete, delete-offsets orders:0, options delay=3s max=2 session=D retention=D interval=D (a new group)
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/groups/*.txt")
 	if err != nil || len(files) == 0 {
@@ -65,6 +72,11 @@ type talker struct {
 	joins      int
 	last       Join
 	protocol   string
+
+	// consumer says that it speaks KIP-848's protocol, told what it was told to read last, and lost that it does not hear the next answer.
+	consumer bool
+	told     []TopicPartitions
+	lost     bool
 }
 
 type asked struct {
@@ -83,6 +95,9 @@ type transcript struct {
 	stepped Token // the last one that was sent
 	records []Record
 	last    Output
+	opts    Options
+	topics  Topics
+	plan    Plan
 	out     bytes.Buffer
 }
 
@@ -114,8 +129,8 @@ func (tr *transcript) play(in []byte) []byte {
 	for _, r := range tr.records {
 		replayed.Load(r)
 	}
-	if diff := cmp.Diff(tr.g.Offsets(), replayed.Offsets()); diff != "" {
-		tr.t.Errorf("the records give other offsets than the group has:\n%s", diff)
+	if diff := cmp.Diff(tr.g.Records(), replayed.Records()); diff != "" {
+		tr.t.Errorf("the records give something else than the group remembers:\n%s", diff)
 	}
 	return tr.out.Bytes()
 }
@@ -129,11 +144,18 @@ func (tr *transcript) say(words []string) {
 	args := parseArgs(words[1:])
 	switch words[0] {
 	case "plan":
-		tr.step(Plan{
+		tr.plan = Plan{
 			Managed: true, Generation: args.int32("gen", 1), HandoffTimeout: args.duration("handoff", 30*time.Second), Members: args.pods,
-		})
+		}
+		tr.step(tr.plan)
 	case "unplan":
-		tr.step(Plan{})
+		tr.plan = Plan{}
+		tr.step(tr.plan)
+	case "topics":
+		tr.topics = parseTopics(args.named)
+		tr.step(tr.topics)
+	case "restart":
+		tr.restart(slices.Contains(args.plain, "compacted"))
 	case "tick":
 		tr.step(Tick{})
 	case "leave":
@@ -162,7 +184,12 @@ func (tr *transcript) say(words []string) {
 			tr.printf("%s", tr.last.Deadline.Sub(tr.start))
 		}
 	case "options":
-		tr.g = New("g", Options{InitialRebalanceDelay: args.duration("delay", 0), MaxMembers: int(args.int32("max", 0))})
+		tr.opts = Options{
+			InitialRebalanceDelay: args.duration("delay", 0), MaxMembers: int(args.int32("max", 0)),
+			ConsumerSessionTimeout: args.duration("session", 0), OffsetsRetention: args.duration("retention", 0),
+			AssignmentInterval: args.duration("interval", 0),
+		}
+		tr.g, tr.records, tr.talkers = New("g", tr.opts), nil, map[string]*talker{}
 	default:
 		tr.speak(tr.talker(words[0]), words[1], parseArgs(words[2:]))
 	}
@@ -180,6 +207,15 @@ func (tr *transcript) speak(who *talker, verb string, args arguments) {
 		tr.step(tr.joinOf(who, args))
 	case "syncs":
 		in := Sync{Token: tr.ask(who, "sync"), Client: c, Generation: generation, Protocol: args.named["protocol"]}
+		if shares := args.named["shares"]; shares != "" {
+			in.Assignments, in.Shares = map[string][]byte{}, map[string][]TopicPartitions{}
+			for part := range strings.SplitSeq(shares, "|") {
+				name, share, _ := strings.Cut(part, "@")
+				id := tr.talker(name).id
+				in.Shares[id] = parsePartitions(share)
+				in.Assignments[id] = []byte(cmpString(in.Shares[id]))
+			}
+		}
 		if plan := args.named["plan"]; plan != "" {
 			in.Assignments = map[string][]byte{}
 			for part := range strings.SplitSeq(plan, ",") {
@@ -190,7 +226,17 @@ func (tr *transcript) speak(who *talker, verb string, args arguments) {
 		tr.step(in)
 	case "beats":
 		tr.step(Heartbeat{Token: tr.ask(who, "heartbeat"), Client: c, Generation: generation})
+	case "says", "acks", "goes":
+		tr.beat(who, verb, args)
+	case "disconnects":
+		tr.step(Disconnect{MemberID: c.MemberID})
+	case "fetches":
+		tr.printf("-> %s: fetch: %s", who.name, codeName(tr.g.CheckFetch(c.MemberID, args.int32("epoch", generation))))
 	case "leaves":
+		if who.consumer {
+			tr.beat(who, verb, args)
+			return
+		}
 		tr.step(Leave{Token: tr.ask(who, "leave"), Members: []Client{c}})
 	case "commits":
 		in := Commit{Token: tr.ask(who, "commit"), Client: c, Generation: generation}
@@ -316,7 +362,7 @@ func (tr *transcript) render(who *talker, r Reply) string {
 	case JoinReply:
 		return s + tr.renderJoin(who, r.Err, body)
 	case SyncReply:
-		if r.Err == ErrNone && body.Managed {
+		if r.Err == ErrNone && body.Shared {
 			s += " reads " + cmpString(body.Share)
 		} else if r.Err == ErrNone {
 			s += fmt.Sprintf(" assignment %q", body.Assignment)
@@ -327,6 +373,8 @@ func (tr *transcript) render(who *talker, r Reply) string {
 		s += codeNames(body.Errs)
 	case DeleteOffsetsReply:
 		s += codeNames(body.Errs)
+	case ConsumerHeartbeatReply:
+		return s + tr.renderBeat(who, r.Err, body)
 	}
 	if r.Err == ErrUnknownMemberID {
 		who.id, who.generation = "", -1
@@ -366,7 +414,11 @@ func (tr *transcript) renderJoin(who *talker, code int16, body JoinReply) string
 
 func (tr *transcript) describe() {
 	d := tr.g.Describe()
-	tr.printf("%s, generation %d, type %q, protocol %q, leader %q, managed %t", d.State, d.Generation, d.ProtocolType, d.Protocol, d.Leader, d.Managed)
+	if d.Type == TypeConsumer {
+		tr.describeConsumer(d)
+		return
+	}
+	tr.printf("%s, generation %d, type %q, protocol %q, leader %q, managed %t", d.State, d.Generation, d.ProtocolType, d.Protocol, d.Leader, d.Type == TypeManaged)
 	for _, m := range d.Members {
 		s := fmt.Sprintf("%s at %s", m.MemberID, m.Host)
 		if m.InstanceID != "" {
@@ -375,124 +427,14 @@ func (tr *transcript) describe() {
 		if m.Pod != "" {
 			s += " pod " + m.Pod
 		}
-		if d.Managed {
+		if d.Type == TypeManaged {
 			s += " reads " + cmpString(m.Share)
 		} else {
 			s += fmt.Sprintf(" assignment %q", m.Assignment)
+			if m.Shared {
+				s += " reads " + cmpString(m.Share)
+			}
 		}
 		tr.printf("%s", s)
 	}
-}
-
-// arguments are the words of a line after its verb.
-type arguments struct {
-	named   map[string]string
-	plain   []string
-	offsets []string
-	pods    []PlanMember
-}
-
-func parseArgs(words []string) arguments {
-	a := arguments{named: map[string]string{}}
-	for _, w := range words {
-		name, value, ok := strings.Cut(w, "=")
-		switch {
-		case !ok:
-			a.plain = append(a.plain, w)
-		case strings.Contains(name, "@"):
-			pod, ip, _ := strings.Cut(name, "@")
-			pod, uid, _ := strings.Cut(pod, "/")
-			a.pods = append(a.pods, PlanMember{Pod: pod, UID: uid, IP: ip, Share: parsePartitions(value)})
-		case strings.Contains(name, ":"):
-			a.offsets = append(a.offsets, w)
-		default:
-			a.named[name] = value
-		}
-	}
-	return a
-}
-
-func (a arguments) int32(name string, otherwise int32) int32 {
-	n, err := strconv.ParseInt(a.named[name], 10, 32)
-	if err != nil {
-		return otherwise
-	}
-	return int32(n)
-}
-
-func (a arguments) duration(name string, otherwise time.Duration) time.Duration {
-	d, err := time.ParseDuration(a.named[name])
-	if err != nil {
-		return otherwise
-	}
-	return d
-}
-
-// parsePartitions reads "orders:0-3,5;payments:1".
-func parsePartitions(s string) []TopicPartitions {
-	var out []TopicPartitions
-	for part := range strings.SplitSeq(s, ";") {
-		topic, numbers, ok := strings.Cut(part, ":")
-		if !ok {
-			continue
-		}
-		tp := TopicPartitions{Topic: topic}
-		for r := range strings.SplitSeq(numbers, ",") {
-			from, to, ok := strings.Cut(r, "-")
-			if !ok {
-				to = from
-			}
-			first, _ := strconv.Atoi(from)
-			last, _ := strconv.Atoi(to)
-			for p := first; p <= last; p++ {
-				tp.Partitions = append(tp.Partitions, int32(p))
-			}
-		}
-		out = append(out, tp)
-	}
-	return out
-}
-
-// cmpString prints partitions as parsePartitions reads them.
-func cmpString(in []TopicPartitions) string {
-	if len(in) == 0 {
-		return "nothing"
-	}
-	var topics []string
-	for _, t := range in {
-		var numbers []string
-		for _, p := range t.Partitions {
-			numbers = append(numbers, strconv.Itoa(int(p)))
-		}
-		topics = append(topics, t.Topic+":"+strings.Join(numbers, ","))
-	}
-	return strings.Join(topics, ";")
-}
-
-var codes = map[int16]string{
-	ErrNone: "ok", ErrOffsetMetadataTooLarge: "OFFSET_METADATA_TOO_LARGE", ErrCoordinatorNotAvailable: "COORDINATOR_NOT_AVAILABLE",
-	ErrIllegalGeneration: "ILLEGAL_GENERATION", ErrInconsistentGroupProtocol: "INCONSISTENT_GROUP_PROTOCOL", ErrInvalidGroupID: "INVALID_GROUP_ID",
-	ErrUnknownMemberID: "UNKNOWN_MEMBER_ID", ErrInvalidSessionTimeout: "INVALID_SESSION_TIMEOUT", ErrRebalanceInProgress: "REBALANCE_IN_PROGRESS",
-	ErrNonEmptyGroup: "NON_EMPTY_GROUP", ErrMemberIDRequired: "MEMBER_ID_REQUIRED", ErrGroupMaxSizeReached: "GROUP_MAX_SIZE_REACHED",
-	ErrFencedInstanceID: "FENCED_INSTANCE_ID", ErrGroupSubscribedToTopic: "GROUP_SUBSCRIBED_TO_TOPIC",
-}
-
-func codeName(code int16) string {
-	if name, ok := codes[code]; ok {
-		return name
-	}
-	return strconv.Itoa(int(code))
-}
-
-func codeNames(codes []int16) string {
-	distinct := map[string]bool{}
-	var names []string
-	for _, c := range codes {
-		names = append(names, codeName(c))
-		distinct[codeName(c)] = true
-	}
-	if len(distinct) == 1 {
-		return " each " + slices.Collect(maps.Keys(distinct))[0]
-	}
-	return " " + strings.Join(names, " ")
 }

@@ -197,6 +197,12 @@ func TestMetadataTellsWhatIsAskedFor(t *testing.T) {
 	all.Topics = nil
 	byID := kmsg.NewPtrMetadataRequest()
 	byID.Topics = []kmsg.MetadataRequestTopic{{TopicID: id}, {TopicID: [16]byte{7}}}
+	empty, other := "", "b"
+	unnamed := kmsg.NewPtrMetadataRequest() // as Java's client asks
+	unnamed.AllowAutoTopicCreation = true
+	unnamed.Topics = []kmsg.MetadataRequestTopic{{TopicID: id, Topic: &empty}, {TopicID: [16]byte{7}, Topic: &empty}}
+	both := kmsg.NewPtrMetadataRequest()
+	both.Topics = []kmsg.MetadataRequestTopic{{TopicID: id, Topic: &other}}
 	cases := map[string]struct {
 		req     *kmsg.MetadataRequest
 		version int16
@@ -207,6 +213,8 @@ func TestMetadataTellsWhatIsAskedFor(t *testing.T) {
 		"none":                        {metadataRequest(false), 12, nil},
 		"some, in the order asked":    {metadataRequest(false, "b", "a"), 12, []string{"b:0:1", "a:0:2"}},
 		"by id":                       {byID, 12, []string{"a:0:2", ":100:0"}},
+		"by id, with empty names":     {unnamed, 12, []string{"a:0:2", ":100:0"}},
+		"by id, with another's name":  {both, 12, []string{"a:0:2"}},
 		"an unknown one, not created": {metadataRequest(false, "x"), 12, []string{"x:3:0"}},
 		"an illegal one":              {metadataRequest(true, "x y"), 12, []string{"x y:17:0"}},
 		"one of the brokers' names":   {metadataRequest(true, "__x"), 12, []string{"__x:5:0"}},

@@ -70,5 +70,7 @@ func apiTable() []api {
 		{key: 44, maxBytes: partitionsRequest, min: 0, max: 1, handle: (*Server).incrementalAlterConfigs},
 		{key: 47, min: 0, max: 0, handle: (*Server).offsetDelete},
 		{key: 60, min: 0, max: 1, handle: (*Server).describeCluster},
+		{key: 68, min: 0, max: 1, waits: true, handle: (*Server).consumerGroupHeartbeat},
+		{key: 69, min: 0, max: 1, handle: (*Server).consumerGroupDescribe},
 	}
 }

@@ -104,7 +104,9 @@ func (c *conn) run(ctx context.Context) {
 	c.linger()
 	c.close()
 	reader.Wait()
-	c.s.groups.hungUp(context.WithoutCancel(ctx), c)
+	if !c.readingStopped() { // else it is the broker that goes, and says nothing of the client
+		c.s.groups.hungUp(context.WithoutCancel(ctx), c)
+	}
 	for req := range c.frames { // what nobody answers any more
 		c.letGo(req)
 	}

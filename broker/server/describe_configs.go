@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -115,6 +116,7 @@ func synonym(name, value string, source kmsg.ConfigSource) kmsg.DescribeConfigsR
 
 // describeBrokerConfigs tells what tools look for in a broker's configuration, as far as it is true here.
 func (s *Server) describeBrokerConfigs(snap *metadata.Snapshot) []kmsg.DescribeConfigsResponseResourceConfig {
+	groups := s.cfg.Groups
 	facts := []struct {
 		name, value string
 		kind        kmsg.ConfigType
@@ -126,11 +128,25 @@ func (s *Server) describeBrokerConfigs(snap *metadata.Snapshot) []kmsg.DescribeC
 		{"default.replication.factor", "1", kmsg.ConfigTypeInt, "The replication factor of a topic that is created without saying one."},
 		{"delete.topic.enable", "true", kmsg.ConfigTypeBoolean, "Whether clients can delete topics."},
 		{"fetch.max.bytes", strconv.Itoa(maxFetchBytes), kmsg.ConfigTypeInt, "The most bytes of records in one response; a single batch may be larger."},
+		{"group.consumer.assignment.interval.ms", formatMillis(groups.AssignmentInterval), kmsg.ConfigTypeInt,
+			"How long a group of the consumer protocol waits for more changes before it assigns anew, in milliseconds."},
+		{"group.consumer.heartbeat.interval.ms", formatMillis(groups.ConsumerHeartbeatInterval), kmsg.ConfigTypeInt,
+			"How often members of the consumer protocol are told to send a heartbeat, in milliseconds."},
+		{"group.consumer.session.timeout.ms", formatMillis(groups.ConsumerSessionTimeout), kmsg.ConfigTypeInt,
+			"After how long without a heartbeat a member of the consumer protocol is removed, in milliseconds."},
+		{"group.initial.rebalance.delay.ms", formatMillis(groups.InitialRebalanceDelay), kmsg.ConfigTypeInt,
+			"How long the first rebalance of an empty group waits for more members, in milliseconds."},
+		{"group.max.session.timeout.ms", formatMillis(groups.MaxSessionTimeout), kmsg.ConfigTypeInt,
+			"The longest session timeout that a member of a classic group may ask for, in milliseconds."},
+		{"group.min.session.timeout.ms", formatMillis(groups.MinSessionTimeout), kmsg.ConfigTypeInt,
+			"The shortest session timeout that a member of a classic group may ask for, in milliseconds."},
 		{"max.connections", strconv.Itoa(s.cfg.MaxConnections), kmsg.ConfigTypeInt, "How many connections may be open at once."},
 		{"max.connections.per.ip", strconv.Itoa(s.cfg.MaxConnectionsPerIP), kmsg.ConfigTypeInt, "How many of them may come from one address."},
 		{"min.insync.replicas", "1", kmsg.ConfigTypeInt, "How many copies of a record there are when acks=all is answered."},
 		{"node.id", strconv.Itoa(int(s.cfg.NodeID)), kmsg.ConfigTypeInt, "The broker's node id."},
 		{"num.partitions", formatInt(int64(max(snap.DefaultPartitions, 1))), kmsg.ConfigTypeInt, "The number of partitions of a topic that is created without saying how many."},
+		{"offsets.retention.minutes", formatInt(int64(groups.OffsetsRetention / time.Minute)), kmsg.ConfigTypeInt,
+			"How long committed offsets are kept once their group is empty, or nobody in it reads their topic, in minutes."},
 		{"socket.request.max.bytes", formatInt(int64(s.cfg.MaxRequestBytes)), kmsg.ConfigTypeInt, "The largest request, in bytes."},
 	}
 	out := make([]kmsg.DescribeConfigsResponseResourceConfig, 0, len(facts))

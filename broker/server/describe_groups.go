@@ -11,7 +11,8 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
 
-// describeGroups answers DescribeGroups. A group that nobody knows is Dead, and from v6 on an error (KIP-1043).
+// describeGroups answers DescribeGroups. A group that nobody knows is Dead, and from v6 on an error (KIP-1043); so is one of the type consumer (see
+// consumerGroupDescribe).
 func (s *Server) describeGroups(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.DescribeGroupsRequest)
 	resp := kmsg.NewPtrDescribeGroupsResponse()
@@ -29,14 +30,20 @@ func (s *Server) describeGroups(ctx context.Context, r *request) kmsg.Response {
 func (s *Server) describeGroup(ctx context.Context, version int16, id string) kmsg.DescribeGroupsResponseGroup {
 	group := kmsg.NewDescribeGroupsResponseGroup()
 	group.Group = id
-	known, code := s.groups.view(ctx, id, func(g *coordinator.Group) { fillDescription(&group, g.Describe()) })
-	group.ErrorCode = code
-	if known || code != codeNone {
+	d, known, code := s.groups.describe(ctx, id)
+	message := fmt.Sprintf("there is no group %q", clip(id))
+	switch {
+	case code != codeNone:
+		group.ErrorCode = code
 		return group
+	case known && typeOf(d) == groupTypeClassic:
+		fillDescription(&group, d)
+		return group
+	case known:
+		message = fmt.Sprintf("group %q is not a classic group; ConsumerGroupDescribe describes it", clip(id))
 	}
 	group.State = coordinator.StateDead
 	if version >= 6 {
-		message := fmt.Sprintf("there is no group %q", id)
 		group.ErrorCode, group.ErrorMessage = codeGroupIDNotFound, &message
 	}
 	return group
@@ -49,7 +56,7 @@ func fillDescription(group *kmsg.DescribeGroupsResponseGroup, d coordinator.Desc
 		member.MemberID, member.InstanceID = m.MemberID, optional(m.InstanceID)
 		member.ClientID, member.ClientHost = m.ClientID, "/"+m.Host // Java's InetAddress, as Kafka prints it
 		member.ProtocolMetadata, member.MemberAssignment = m.Metadata, m.Assignment
-		if d.Managed {
+		if m.Shared {
 			member.MemberAssignment = encodeShare(m.Share)
 		}
 		group.Members = append(group.Members, member)

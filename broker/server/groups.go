@@ -5,8 +5,6 @@ package server
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -28,14 +26,11 @@ const (
 	maxGroupMembers = 10000
 	// idleGroup is how long a group without members and offsets is remembered after its last request.
 	idleGroup = 10 * time.Minute
-	// sweepInterval is how often groups that are idle and logs that have grown are looked for.
+	// sweepInterval is how often groups that are idle are looked for.
 	sweepInterval = time.Minute
 	// loadRetry is how long a partition whose log could not be read waits before it is tried again.
 	loadRetry = time.Second
 )
-
-// groupOptions are the settings of every group.
-var groupOptions = coordinator.Options{MaxMembers: maxGroupMembers}
 
 // Kafka's error codes that groups alone answer with.
 const (
@@ -55,6 +50,8 @@ type groups struct {
 	self int32
 	now  func() time.Time
 	log  *slog.Logger
+	// options are the settings of every group.
+	options coordinator.Options
 
 	timers groupTimers
 	// connections are those that members were last heard of by.
@@ -66,14 +63,16 @@ type groups struct {
 	// parts holds the partitions of the offsets topic that this broker leads, by number.
 	parts map[int32]*groupPartition
 
-	// topics are those of the snapshot before, to see which are deleted. It belongs to run's goroutine.
-	topics map[string]*metadata.Topic
+	// topics are those that every group is told before its next request; nil before there is a snapshot.
+	topics atomic.Pointer[knownTopics]
+	// before are the topics of the snapshot before, to see which are deleted. It belongs to run's goroutine.
+	before map[string]*metadata.Topic
 }
 
 // newGroups makes the groups of a server; run does their work.
 func newGroups(s *Server) *groups {
 	return &groups{
-		s: s, self: s.cfg.NodeID, now: time.Now, log: s.log,
+		s: s, self: s.cfg.NodeID, now: time.Now, log: s.log, options: s.cfg.Groups.options(),
 		timers: groupTimers{wake: make(chan struct{}, 1)},
 		parts:  make(map[int32]*groupPartition),
 	}
@@ -116,15 +115,16 @@ func (g *groups) stop(ctx context.Context) {
 	g.work.Wait()
 }
 
-// follow takes on the partitions of the offsets topic that this broker leads by now, drops those that it does not, and passes the
+// follow takes on the partitions of the offsets topic that this broker leads by now, drops those that it does not, and passes the topics and the
 // operator's plans on. The offsets of a deleted topic go, so that a later topic of its name is read from the start.
 func (g *groups) follow(ctx context.Context) {
 	snap := g.s.snapshot()
 	if snap == nil {
 		return
 	}
-	deleted := deletedTopics(g.topics, snap.Topics)
-	g.topics = snap.Topics
+	g.topics.Store(g.topics.Load().follow(snap.Topics))
+	deleted := deletedTopics(g.before, snap.Topics)
+	g.before = snap.Topics
 	topic := snap.Topics[topicConsumerOffsets]
 	have := make(map[int32]bool)
 	for _, p := range g.led() {
@@ -143,17 +143,6 @@ func (g *groups) follow(ctx context.Context) {
 			g.take(ctx, topic, number)
 		}
 	}
-}
-
-// deletedTopics are the topics that were there before and have gone for good, or have another id by now, by name.
-func deletedTopics(before, now map[string]*metadata.Topic) []string {
-	var deleted []string
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if t := now[name]; before[name].DeleteData && (t == nil || t.ID != before[name].ID) {
-			deleted = append(deleted, name)
-		}
-	}
-	return deleted
 }
 
 // take begins to load a partition.
@@ -187,7 +176,7 @@ func (g *groups) led() []*groupPartition {
 	return parts
 }
 
-// sweep forgets groups that nobody has used for a while and that hold nothing, and shrinks logs that have grown.
+// sweep forgets groups that nobody has used for a while and that hold nothing.
 func (g *groups) sweep(ctx context.Context) {
 	before := g.now().Add(-idleGroup)
 	for _, p := range g.led() {
@@ -195,15 +184,7 @@ func (g *groups) sweep(ctx context.Context) {
 			continue
 		}
 		for _, h := range p.all() {
-			h.expire(before)
-		}
-		if p.records.Load() >= shrinkRecords && p.shrinking.CompareAndSwap(false, true) {
-			g.work.Go(func() {
-				defer p.shrinking.Store(false)
-				if err := p.shrink(ctx); err != nil {
-					g.log.WarnContext(ctx, "cannot shrink the log of committed offsets; trying again", "partition", p.number, "error", err)
-				}
-			})
+			h.expire(ctx, before)
 		}
 	}
 }
@@ -281,7 +262,8 @@ func (g *groups) call(ctx context.Context, group string, create bool, input func
 	}
 }
 
-// view calls f with a group while nothing changes it; known is false where there is no such group.
+// view calls f with a group, and returns when what f has seen is on disk; known is false where there is no such group. Where there is an error code, what f has
+// seen does not count.
 func (g *groups) view(ctx context.Context, group string, f func(*coordinator.Group)) (known bool, code int16) {
 	p, code := g.partition(group)
 	if code != codeNone {
@@ -292,6 +274,12 @@ func (g *groups) view(ctx context.Context, group string, f func(*coordinator.Gro
 		return false, code
 	}
 	return h.view(ctx, f)
+}
+
+// describe describes a group; known is false where there is no such group.
+func (g *groups) describe(ctx context.Context, group string) (d coordinator.Description, known bool, code int16) {
+	known, code = g.view(ctx, group, func(g *coordinator.Group) { d = g.Describe() })
+	return d, known, code
 }
 
 // offsetsPartition is the partition of the offsets topic that a group belongs to, computed as Kafka does: Java's String.hashCode without

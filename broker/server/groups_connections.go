@@ -18,12 +18,15 @@ type memberConnections struct {
 	members map[*conn]map[memberKey]bool
 }
 
+// maxConnMembers is how many members of groups a connection is remembered for; clients have one each. The sessions of others end by their timeouts alone.
+const maxConnMembers = 100
+
 // memberKey names a member of a group.
 type memberKey struct{ group, member string }
 
 // heard notes that a member's request came by a connection.
 func (m *memberConnections) heard(c *conn, group, member string) {
-	if c == nil || member == "" {
+	if c == nil || member == "" || len(member) > maxMemberID {
 		return
 	}
 	key := memberKey{group, member}
@@ -34,6 +37,9 @@ func (m *memberConnections) heard(c *conn, group, member string) {
 		return
 	}
 	m.drop(before, key)
+	if len(m.members[c]) >= maxConnMembers {
+		return
+	}
 	if m.last == nil {
 		m.last, m.members = make(map[memberKey]*conn), make(map[*conn]map[memberKey]bool)
 	}

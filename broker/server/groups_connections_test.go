@@ -5,7 +5,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,5 +91,25 @@ func TestMemberConnections(t *testing.T) {
 	}
 	if len(m.last) != 0 || len(m.members) != 0 {
 		t.Errorf("something is kept of closed connections: %v %v", m.last, m.members)
+	}
+}
+
+func TestAConnectionIsRememberedForAFewMembersOnly(t *testing.T) {
+	var m memberConnections
+	one, two := &conn{}, &conn{}
+	for i := range 3 * maxConnMembers {
+		m.heard(one, "g", fmt.Sprint("m", i))
+	}
+	m.heard(one, "g", strings.Repeat("x", maxMemberID+1))
+	m.heard(two, "g", "m0") // it moves
+	for i := range maxConnMembers {
+		m.heard(two, "h", fmt.Sprint("m", i))
+	}
+	m.heard(two, "g", "m1") // it moves to where there is no room
+	if a, b := len(m.closed(one)), len(m.closed(two)); a != maxConnMembers-2 || b != maxConnMembers {
+		t.Errorf("the connections were those of %d and %d members, want %d and %d", a, b, maxConnMembers-2, maxConnMembers)
+	}
+	if len(m.last)+len(m.members) != 0 {
+		t.Errorf("%d members and %d connections are left", len(m.last), len(m.members))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,11 +116,15 @@ func (*groupMetadata) DeleteTopic(context.Context, string) error { return metada
 
 func (*groupMetadata) Purged(context.Context, []metadata.Incarnation) error { return nil }
 
-// brokenEngine is an engine whose appends to the offsets topic fail while broken holds an error.
+// brokenEngine is an engine whose appends to the offsets topic fail while broken holds an error, and wait while they are held.
 type brokenEngine struct {
 	storage.Engine
 	mu     sync.Mutex
 	broken error
+	// held is closed when appends may go on; nil while they are not held.
+	held chan struct{}
+	// appends counts those that were begun.
+	appends int
 }
 
 type brokenLog struct {
@@ -133,6 +138,27 @@ func (e *brokenEngine) setBroken(err error) {
 	e.broken = err
 }
 
+// hold makes appends wait until release is called.
+func (e *brokenEngine) hold() (release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	held := make(chan struct{})
+	e.held, e.appends = held, 0
+	return sync.OnceFunc(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.held = nil
+		close(held)
+	})
+}
+
+// begun is how many appends were begun since they were last held.
+func (e *brokenEngine) begun() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.appends
+}
+
 func (e *brokenEngine) Open(ctx context.Context, p storage.Partition, epoch int32, c storage.Config) (storage.Log, error) {
 	l, err := e.Engine.Open(ctx, p, epoch, c)
 	if err != nil || p.Topic != topicConsumerOffsets {
@@ -142,6 +168,13 @@ func (e *brokenEngine) Open(ctx context.Context, p storage.Partition, epoch int3
 }
 
 func (l *brokenLog) Append(ctx context.Context, data []byte, d storage.Durability) (int64, error) {
+	l.e.mu.Lock()
+	l.e.appends++
+	held := l.e.held
+	l.e.mu.Unlock()
+	if held != nil {
+		<-held
+	}
 	l.e.mu.Lock()
 	err := l.e.broken
 	l.e.mu.Unlock()
@@ -161,6 +194,12 @@ type groupBroker struct {
 	server  *Server
 	address string
 	stop    func()
+	// compact compacts the logs.
+	compact func(now time.Time) error
+	// groups are the settings of consumer groups.
+	groups GroupConfig
+	// ahead is how far the groups' clock is ahead of the real one.
+	ahead atomic.Int64
 }
 
 // startGroupBroker starts a broker on a free port; it is stopped at the test's end.
@@ -172,7 +211,10 @@ func startGroupBroker(t *testing.T) *groupBroker {
 // startGroupBrokerNode starts one of several brokers that share their metadata.
 func startGroupBrokerNode(t *testing.T, node int32, md *groupMetadata) *groupBroker {
 	t.Helper()
-	b := &groupBroker{t: t, node: node, dir: t.TempDir(), md: md, address: "127.0.0.1:0"}
+	b := &groupBroker{
+		t: t, node: node, dir: t.TempDir(), md: md, address: "127.0.0.1:0",
+		groups: GroupConfig{ConsumerHeartbeatInterval: 50 * time.Millisecond}, // a client learns of the others by its heartbeats
+	}
 	b.start()
 	t.Cleanup(func() { b.stop() })
 	return b
@@ -185,7 +227,7 @@ func (b *groupBroker) start() {
 	if err != nil {
 		b.t.Fatalf("open the storage engine: %v", err)
 	}
-	b.engine = &brokenEngine{Engine: engine}
+	b.engine, b.compact = &brokenEngine{Engine: engine}, engine.Compact
 	listener, err := new(net.ListenConfig).Listen(b.t.Context(), "tcp", b.address)
 	if err != nil {
 		b.t.Fatalf("listen: %v", err)
@@ -193,10 +235,13 @@ func (b *groupBroker) start() {
 	b.address = listener.Addr().String()
 	b.md.setBroker(b.t, b.node, b.address)
 	log := slog.New(slog.NewTextHandler(b.t.Output(), nil))
-	b.server, err = New(Config{NodeID: b.node, Metadata: b.md, Engine: b.engine, Listener: listener, Logger: log, ShutdownTimeout: time.Second})
+	b.server, err = New(Config{
+		NodeID: b.node, Metadata: b.md, Engine: b.engine, Listener: listener, Logger: log, ShutdownTimeout: time.Second, Groups: b.groups,
+	})
 	if err != nil {
 		b.t.Fatalf("make the server: %v", err)
 	}
+	b.server.groups.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- b.server.Serve(ctx) }()
@@ -208,6 +253,42 @@ func (b *groupBroker) start() {
 		if err := engine.Close(); err != nil {
 			b.t.Errorf("close the storage engine: %v", err)
 		}
+	})
+}
+
+// pass moves the groups' clock on, and their deadlines with it.
+func (b *groupBroker) pass(d time.Duration) {
+	b.ahead.Add(int64(d))
+	select {
+	case b.server.groups.timers.wake <- struct{}{}:
+	default:
+	}
+}
+
+// hosted returns a group of this broker.
+func (b *groupBroker) hosted(group string) *hosted {
+	b.t.Helper()
+	p, code := b.server.groups.partition(group)
+	if code != codeNone {
+		b.t.Fatalf("the partition of group %q: error code %d", group, code)
+	}
+	h, _ := p.get(group, false)
+	if h == nil {
+		b.t.Fatalf("there is no group %q", group)
+	}
+	return h
+}
+
+// undelivered waits until n steps and views of a group wait for what is being stored.
+func (h *hosted) undelivered(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if len(h.decided) != n {
+			return fmt.Errorf("%d steps wait to be stored, want %d", len(h.decided), n)
+		}
+		return nil
 	})
 }
 
@@ -339,150 +420,6 @@ func eventually(t *testing.T, f func() error) {
 		}
 		<-ticker.C
 	}
-}
-
-// groupMember is a consumer with what it has read and holds.
-type groupMember struct {
-	name   string
-	cl     *kgo.Client
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu    sync.Mutex
-	owned map[int32]bool
-	// taken counts the times that partitions were revoked or lost, assigned the times that some were assigned.
-	taken, assigned int
-	values          map[string]int
-}
-
-// join starts a consumer of orders.
-func (b *groupBroker) join(name, group string, opts ...kgo.Opt) *groupMember {
-	b.t.Helper()
-	m := &groupMember{name: name, done: make(chan struct{}), owned: make(map[int32]bool), values: make(map[string]int)}
-	lose := func(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for _, p := range lost["orders"] {
-			delete(m.owned, p)
-		}
-		if len(lost) > 0 {
-			m.taken++
-		}
-	}
-	defaults := []kgo.Opt{
-		kgo.ClientID(name), kgo.ConsumerGroup(group), kgo.ConsumeTopics("orders"), kgo.HeartbeatInterval(50 * time.Millisecond),
-		kgo.SessionTimeout(10 * time.Second), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100 * time.Millisecond), kgo.AutoCommitInterval(100 * time.Millisecond),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, won map[string][]int32) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			for _, p := range won["orders"] {
-				m.owned[p] = true
-			}
-			m.assigned++
-		}),
-		kgo.OnPartitionsRevoked(func(ctx context.Context, cl *kgo.Client, lost map[string][]int32) {
-			_ = cl.CommitUncommittedOffsets(ctx) // a client that cannot commit reads twice, which tests see
-			lose(ctx, cl, lost)
-		}),
-		kgo.OnPartitionsLost(lose),
-	}
-	m.cl = b.client(append(defaults, opts...)...)
-	ctx, cancel := context.WithCancel(context.Background())
-	m.cancel = cancel
-	go m.poll(ctx)
-	b.t.Cleanup(m.stop)
-	return m
-}
-
-func (m *groupMember) poll(ctx context.Context) {
-	defer close(m.done)
-	for ctx.Err() == nil {
-		fetches := m.cl.PollFetches(ctx)
-		m.mu.Lock()
-		fetches.EachRecord(func(r *kgo.Record) { m.values[string(r.Value)]++ })
-		m.mu.Unlock()
-	}
-}
-
-// stop ends the polling, but does not leave the group; Close of the client does.
-func (m *groupMember) stop() {
-	m.cancel()
-	<-m.done
-}
-
-// leave commits and leaves the group.
-func (m *groupMember) leave(t *testing.T) {
-	t.Helper()
-	m.stop()
-	if err := m.cl.CommitUncommittedOffsets(t.Context()); err != nil {
-		t.Errorf("%s: commit before leaving: %v", m.name, err)
-	}
-	m.cl.Close()
-}
-
-func (m *groupMember) partitions() []int32 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.owned))
-}
-
-func (m *groupMember) counts() (assigned, taken int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.assigned, m.taken
-}
-
-// readBy waits until the members have read all values between them.
-func readBy(t *testing.T, values []string, members ...*groupMember) {
-	t.Helper()
-	eventually(t, func() error {
-		missing := 0
-		for _, v := range values {
-			if !slices.ContainsFunc(members, func(m *groupMember) bool {
-				m.mu.Lock()
-				defer m.mu.Unlock()
-				return m.values[v] > 0
-			}) {
-				missing++
-			}
-		}
-		if missing > 0 {
-			return fmt.Errorf("%d of %d records are not read", missing, len(values))
-		}
-		return nil
-	})
-}
-
-// share waits until the members hold the six partitions between them, each one once, and as evenly as can be.
-func share(t *testing.T, members ...*groupMember) {
-	t.Helper()
-	eventually(t, func() error {
-		var all []int32
-		var loads []string
-		even := true
-		for _, m := range members {
-			held := m.partitions()
-			all = append(all, held...)
-			loads = append(loads, fmt.Sprintf("%s:%v", m.name, held))
-			even = even && len(held) >= 6/len(members) && len(held) <= (6+len(members)-1)/len(members)
-		}
-		slices.Sort(all)
-		if !even || !slices.Equal(all, []int32{0, 1, 2, 3, 4, 5}) {
-			return fmt.Errorf("shares are %v", loads)
-		}
-		return nil
-	})
-}
-
-// holds waits until a member holds exactly these partitions.
-func (m *groupMember) holds(t *testing.T, want ...int32) {
-	t.Helper()
-	eventually(t, func() error {
-		if got := m.partitions(); !slices.Equal(got, want) {
-			return fmt.Errorf("%s holds %v, want %v", m.name, got, want)
-		}
-		return nil
-	})
 }
 
 var errTest = errors.New("the disk is on fire")

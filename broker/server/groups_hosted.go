@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,35 +13,50 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
-	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
 
 // hosted is a group and what its requests need around it: one step at a time, a durable log, answers.
+//
+// Steps are decided one after the other, in memory, and then wait for their records to be stored. One append of a group is under way at a time; it takes the
+// records of all that wait, so that many steps share one sync. What a step answers, and what is told of the group as it is after it, goes out when its records
+// and those of all steps before it are on disk, in the order of the steps. Where an append fails, nothing counts that was decided since the last one: all that
+// wait are answered with an error, and the group is built anew from the log.
 type hosted struct {
 	id   string
 	part *groupPartition
 	// fleeting marks a group that answers a single request and is not kept.
 	fleeting bool
 
-	// mu makes steps follow each other: each is decided, stored and answered before the next.
+	// mu makes steps follow each other.
 	mu sync.Mutex
-	// group is nil when an append has failed: what is stored is not known then, and the group is built anew from the log at its next use.
+	// group is nil when an append has failed: what is stored is not known then, and the group is built anew from the log at its next use. Nothing is decided
+	// and not settled then.
 	group *coordinator.Group
 	// gone says that the group has left the partition's map; requests look there again.
 	gone bool
 	// waiting holds where the answers of requests go that have none yet.
 	waiting map[coordinator.Token]chan<- coordinator.Reply
-	// plan is the managed group that was last fed, nil for none.
-	plan *metadata.Group
-	used time.Time
+	// decided holds the steps whose answers are not sent yet, the oldest first.
+	decided []decision
+	// writing is closed when what is decided is written; nil while nothing is being written.
+	writing chan struct{}
+
+	// topics are those that the group was last told, nil for none.
+	topics *knownTopics
+	// plan is the managed group that it is, nil for none; planned says that the group was told.
+	plan    *metadata.Group
+	planned bool
+	used    time.Time
 
 	timer groupTimer
 }
 
+// newHosted makes a group that nobody knows yet.
 func newHosted(p *groupPartition, id string) *hosted {
 	h := &hosted{
-		id: id, part: p, group: coordinator.New(id, groupOptions), waiting: make(map[coordinator.Token]chan<- coordinator.Reply),
-		used: p.groups.now(),
+		id: id, part: p, group: coordinator.New(id, p.groups.options), waiting: make(map[coordinator.Token]chan<- coordinator.Reply),
+		planned: true, // a new group is an ordinary one
+		used:    p.groups.now(),
 	}
 	h.timer.group = h
 	return h
@@ -62,9 +76,7 @@ func (h *hosted) step(ctx context.Context, in coordinator.Input, token coordinat
 		h.fail(ctx, err)
 		return true
 	}
-	if h.group != nil {
-		h.apply(ctx, in)
-	}
+	h.apply(ctx, in)
 	return true
 }
 
@@ -77,45 +89,50 @@ func (h *hosted) tick(ctx context.Context) {
 	}
 }
 
-// follow feeds the operator's plan where it is another than before; nil makes it an ordinary group again.
+// follow feeds what has changed in the metadata: the topics, and the operator's plan; nil makes it an ordinary group again.
 func (h *hosted) follow(ctx context.Context, plan *metadata.Group) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.gone || h.plan == plan || plan != nil && h.plan != nil && reflect.DeepEqual(*plan, *h.plan) {
+	if h.gone {
 		return
 	}
-	h.plan = plan
-	h.used = h.part.groups.now()
-	if h.group == nil {
-		return // it is fed when it is built anew
+	if h.plan != plan && (plan == nil || h.plan == nil || !reflect.DeepEqual(*plan, *h.plan)) {
+		h.plan, h.planned = plan, false
+		h.used = h.part.groups.now()
 	}
-	h.apply(ctx, planInput(plan))
+	if h.group != nil { // else it is told when it is built anew
+		h.tell(ctx)
+	}
 }
 
-// store appends all of the group's offsets once more.
-func (h *hosted) store(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.gone {
-		return nil
+// tell brings the group up to date with the metadata: topics first, then the plan, so that nobody is served before that. mu is held, and there is a group.
+func (h *hosted) tell(ctx context.Context) {
+	if topics := h.part.groups.topics.Load(); topics != nil && topics != h.topics {
+		h.topics = topics
+		h.apply(ctx, coordinator.Topics{Topics: topics.byName})
 	}
-	if err := h.revive(ctx); err != nil {
-		return err
+	if !h.planned {
+		h.planned = true
+		h.apply(ctx, planInput(h.plan))
 	}
+}
+
+// revive makes a group that can be used: it builds one from the log if its state was thrown away, and tells it what it has not heard. mu is held.
+func (h *hosted) revive(ctx context.Context) error {
 	if h.group == nil {
-		return errors.New("the group's state is not known")
+		group := coordinator.New(h.id, h.part.groups.options)
+		_, err := h.part.read(context.WithoutCancel(ctx), func(r groupRecord) {
+			if r.group == h.id {
+				group.Load(r.Record)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("load the group again: %w", err)
+		}
+		h.group, h.topics, h.planned = group, nil, false
 	}
-	if err := h.part.append(ctx, h.id, h.group.Offsets()); err != nil {
-		h.fail(ctx, err)
-		return err
-	}
+	h.tell(ctx)
 	return nil
-}
-
-// size is how many offsets the group has.
-func (h *hosted) size(ctx context.Context) (n int) {
-	h.view(ctx, func(g *coordinator.Group) { n = len(g.Offsets()) })
-	return n
 }
 
 // forgetTopics removes the offsets of topics that were deleted.
@@ -141,135 +158,30 @@ func (h *hosted) forgetTopics(ctx context.Context, topics []string) {
 	}
 }
 
-// apply makes one step: it decides, stores and answers. mu is held.
-func (h *hosted) apply(ctx context.Context, in coordinator.Input) {
-	before := offsetsBefore(h.group, in)
-	out := h.group.Step(h.part.groups.now(), in)
-	for _, note := range out.Notes {
-		h.part.groups.log.InfoContext(ctx, note)
-	}
-	switch err := h.part.append(ctx, h.id, out.Records); {
-	case err != nil && errors.Is(err, storage.ErrFull) && before != nil:
-		h.undo(&out, in, before, err)
-	case err != nil:
-		h.fail(ctx, err)
-		return
-	}
-	for _, r := range out.Replies {
-		h.answer(r)
-	}
-	switch {
-	case h.group.State() == coordinator.StateDead:
-		h.forget()
-	case !h.fleeting:
-		h.part.groups.timers.set(&h.timer, out.Deadline)
-	}
-}
-
-// offsetsBefore returns the offsets that a step may change, as they are before it; nil where it may change more than offsets.
-func offsetsBefore(g *coordinator.Group, in coordinator.Input) []coordinator.Record {
-	var before []coordinator.Record
-	add := func(topic string, partition int32) {
-		o, ok := g.Offset(topic, partition)
-		before = append(before, coordinator.Record{Topic: topic, Partition: partition, Offset: o, Deleted: !ok})
-	}
-	switch in := in.(type) {
-	case coordinator.Commit:
-		for _, o := range in.Offsets {
-			add(o.Topic, o.Partition)
-		}
-	case coordinator.DeleteOffsets:
-		for _, t := range in.Partitions {
-			for _, p := range t.Partitions {
-				add(t.Topic, p)
-			}
-		}
-	}
-	return before
-}
-
-// undo takes the offsets of a step back that could not be stored for want of room: nothing of them is on disk, and the members stay, or every
-// commit would make the whole group join again for as long as the disk is full. mu is held.
-func (h *hosted) undo(out *coordinator.Output, in coordinator.Input, before []coordinator.Record, err error) {
-	for _, r := range before {
-		h.group.Load(r)
-	}
-	var asked coordinator.Token
-	switch in := in.(type) {
-	case coordinator.Commit:
-		asked = in.Token
-	case coordinator.DeleteOffsets:
-		asked = in.Token
-	}
-	for i := range out.Replies {
-		if r := &out.Replies[i]; r.Token == asked {
-			r.Err, r.Body = codeCoordinatorMissing, nil
-		}
-	}
-	p := storage.Partition{Topic: h.part.topic.Name, Partition: h.part.number}
-	h.part.groups.s.logs.report(p, "cannot store the offsets of consumer groups; their clients try again", err)
-}
-
-// answer sends a reply to the request that waits for it, if that is still there. mu is held.
-func (h *hosted) answer(r coordinator.Reply) {
-	if c := h.waiting[r.Token]; c != nil {
-		delete(h.waiting, r.Token)
-		c <- r // there is room for one, and each token is answered once
-	}
-}
-
-// answerAll answers every waiting request with an error. mu is held.
-func (h *hosted) answerAll(code int16) {
-	for token := range h.waiting {
-		h.answer(coordinator.Reply{Token: token, Err: code})
-	}
-}
-
-// fail throws the group's state away after an append that failed: what is on disk decides when the group is next used. mu is held.
-func (h *hosted) fail(ctx context.Context, err error) {
-	code := codeCoordinatorMissing
-	if errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrClosed) {
-		code = codeNotCoordinator
-	}
-	h.part.groups.log.ErrorContext(ctx, "cannot store the offsets of a consumer group; its clients try again", "group", h.id, "error", err)
-	h.group = nil
-	h.part.groups.timers.set(&h.timer, time.Time{})
-	h.answerAll(code)
-}
-
-// revive builds the group from the log if its state was thrown away. mu is held.
-func (h *hosted) revive(ctx context.Context) error {
-	if h.group != nil {
-		return nil
-	}
-	group := coordinator.New(h.id, groupOptions)
-	_, err := h.part.read(context.WithoutCancel(ctx), func(r groupRecord) {
-		if r.group == h.id {
-			group.Load(r.Record)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("load the group's offsets again: %w", err)
-	}
-	h.group = group
-	if h.plan != nil {
-		h.apply(ctx, planInput(h.plan))
-	}
-	return nil
-}
-
-// view calls f while nothing changes the group.
+// view calls f with the group as it is, and returns when that is on disk. Where it cannot be stored the code says so, and what f has seen does not count.
 func (h *hosted) view(ctx context.Context, f func(*coordinator.Group)) (known bool, code int16) {
+	known, stored := h.look(ctx, f)
+	code = <-stored
+	return known && code == codeNone, code
+}
+
+// look is view for whoever does not wait: stored takes an error code when what f has seen is on disk, or cannot be stored.
+func (h *hosted) look(ctx context.Context, f func(*coordinator.Group)) (known bool, stored <-chan int16) {
+	viewed := make(chan int16, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return false, codeNone
+		viewed <- codeNone
+		return false, viewed
 	}
-	if err := h.revive(ctx); err != nil || h.group == nil {
-		return false, codeCoordinatorMissing
+	if err := h.revive(ctx); err != nil {
+		viewed <- codeCoordinatorMissing
+		return false, viewed
 	}
 	f(h.group)
-	return true, codeNone
+	known = !h.group.Dead()
+	h.decide(ctx, decision{viewed: viewed})
+	return known, viewed
 }
 
 // abandon forgets a request whose client has gone; the group answers its token some time, and nobody hears it.
@@ -279,12 +191,19 @@ func (h *hosted) abandon(token coordinator.Token) {
 	delete(h.waiting, token)
 }
 
-// leave takes the group out of the partition, which is no longer led here.
-func (h *hosted) leave(code int16) {
+// leave takes the group out of the partition, which is no longer led here. It returns what is closed when nothing more is written and all that waited is
+// answered: what was decided with what becomes of its records, the others with NOT_COORDINATOR.
+func (h *hosted) leave() (written <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.forget()
-	h.answerAll(code)
+	if h.writing != nil {
+		return h.writing
+	}
+	h.answerAll(codeNotCoordinator)
+	done := make(chan struct{})
+	close(done)
+	return done
 }
 
 // forget marks the group as gone. mu is held.
@@ -294,16 +213,14 @@ func (h *hosted) forget() {
 	h.part.remove(h)
 }
 
-// expire forgets the group if it was not used since, and holds nothing.
-func (h *hosted) expire(since time.Time) {
+// expire deletes the group if it was not used since, and holds nothing: what it remembers of itself goes from the log too.
+func (h *hosted) expire(ctx context.Context, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.gone || h.group == nil || h.plan != nil || len(h.waiting) > 0 || h.used.After(since) {
+	if h.gone || h.group == nil || h.plan != nil || len(h.waiting) > 0 || h.used.After(since) || !h.group.Idle() {
 		return
 	}
-	if h.group.State() == coordinator.StateEmpty && len(h.group.Offsets()) == 0 {
-		h.forget()
-	}
+	h.apply(ctx, coordinator.Delete{}) // nobody waits for the answer
 }
 
 // planInput translates a managed group; nil is the end of one.

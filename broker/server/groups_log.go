@@ -12,23 +12,21 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
 
-// Committed offsets are stored in the topic __consumer_offsets as Kafka stores them: a record per group, topic and partition, whose key is
-// Kafka's OffsetCommitKey v1 and whose value is OffsetCommitValue v3; a record without a value is a tombstone. Any tool that reads
-// Kafka's offsets topic reads ours.
 const (
-	offsetKeyVersion   = 1
-	offsetValueVersion = 3
-
 	// batchHeaderSize is the length of a record batch (format v2) without its records, in bytes.
 	batchHeaderSize = 61
 	// batchCRCFrom is where the bytes begin that a batch's CRC-32C covers.
 	batchCRCFrom = 21
-	// offsetsBatchSize is how many bytes of records go into a batch before another is begun; well below the topic's max.message.bytes.
+	// offsetsBatchSize is how many bytes of records go into a batch before another is begun.
 	offsetsBatchSize = 256 << 10
+	// maxOffsetsBatch is how many bytes a batch of the offsets topic may have, whatever its max.message.bytes: only brokers write there, and all that follows
+	// from one step of a group is stored in one batch.
+	maxOffsetsBatch = 64 << 20
+	// recordOverhead is more than a record takes beside its key and its value, in bytes.
+	recordOverhead = 32
 	// offsetsReadSize is how many bytes are read at a time when a log is loaded.
 	offsetsReadSize = 1 << 20
 )
@@ -38,70 +36,85 @@ var crc32c = crc32.MakeTable(crc32.Castagnoli)
 // errNotOffsets says that a batch in the offsets topic is not one of ours.
 var errNotOffsets = errors.New("not a batch of committed offsets")
 
-// groupRecord is a coordinator's record with the group that it belongs to.
-type groupRecord struct {
-	group string
-	coordinator.Record
-}
-
-// encodeOffsets makes record batches that hold the records, in order.
-func encodeOffsets(now time.Time, records []groupRecord) []byte {
-	var batches []byte
-	for len(records) > 0 {
-		var n int
-		batches, n = appendOffsetsBatch(batches, now, records)
-		records = records[n:]
+// encodeSteps makes record batches that hold the records of a group's steps, in order. The records of one step are in one batch, unless that were larger than
+// maxOffsetsBatch, so that a crash leaves all of a step or nothing.
+func encodeSteps(now time.Time, steps [][]groupRecord) ([]byte, error) {
+	b := batches{now: now}
+	for _, step := range steps {
+		records := make([]kmsg.Record, len(step))
+		size := 0
+		for i, r := range step {
+			key, value, err := encodeRecord(r)
+			if err != nil {
+				return nil, fmt.Errorf("encode a record of group %q: %w", r.group, err)
+			}
+			records[i] = kmsg.Record{Key: key, Value: value}
+			size += len(key) + len(value) + recordOverhead
+		}
+		b.room(size, offsetsBatchSize)
+		for i := range records {
+			r := &records[i]
+			b.room(len(r.Key)+len(r.Value)+recordOverhead, maxOffsetsBatch-batchHeaderSize)
+			b.add(r)
+		}
 	}
-	return batches
+	b.end()
+	return b.done, nil
 }
 
-// appendOffsetsBatch appends one batch that holds as many of the records as fit, at least one, and returns how many those are.
-func appendOffsetsBatch(dst []byte, now time.Time, records []groupRecord) (batch []byte, n int) {
-	var body []byte
-	for n < len(records) && (n == 0 || len(body) < offsetsBatchSize) {
-		body = appendOffsetRecord(body, int32(n), records[n])
-		n++
+// batches makes record batches.
+type batches struct {
+	now time.Time
+	// done are the batches that are ended; body are the n records of the one that is not.
+	done, body []byte
+	n          int32
+	// record is where a record is encoded, to find its length.
+	record []byte
+}
+
+// room ends the batch if size more bytes would make it larger than limit.
+func (b *batches) room(size, limit int) {
+	if len(b.body)+size > limit {
+		b.end()
+	}
+}
+
+// add adds a record to the batch.
+func (b *batches) add(r *kmsg.Record) {
+	r.OffsetDelta = b.n
+	b.record = r.AppendTo(b.record[:0])
+	// The length does not count itself, and the zero that is there for it takes one byte.
+	b.body = binary.AppendVarint(b.body, int64(len(b.record)-1))
+	b.body = append(b.body, b.record[1:]...)
+	b.n++
+}
+
+// end ends the batch, if it has records.
+func (b *batches) end() {
+	if b.n == 0 {
+		return
 	}
 	header := kmsg.RecordBatch{
-		Length:          int32(batchHeaderSize - 12 + len(body)),
+		Length:          int32(batchHeaderSize - 12 + len(b.body)),
 		Magic:           2,
-		LastOffsetDelta: int32(n - 1),
-		FirstTimestamp:  now.UnixMilli(),
-		MaxTimestamp:    now.UnixMilli(),
+		LastOffsetDelta: b.n - 1,
+		FirstTimestamp:  b.now.UnixMilli(),
+		MaxTimestamp:    b.now.UnixMilli(),
 		ProducerID:      -1,
 		ProducerEpoch:   -1,
 		FirstSequence:   -1,
-		NumRecords:      int32(n),
-		Records:         body,
+		NumRecords:      b.n,
+		Records:         b.body,
 	}
-	start := len(dst)
-	dst = header.AppendTo(dst)
-	binary.BigEndian.PutUint32(dst[start+batchCRCFrom-4:], crc32.Checksum(dst[start+batchCRCFrom:], crc32c))
-	return dst, n
+	start := len(b.done)
+	b.done = header.AppendTo(b.done)
+	binary.BigEndian.PutUint32(b.done[start+batchCRCFrom-4:], crc32.Checksum(b.done[start+batchCRCFrom:], crc32c))
+	b.body, b.n = b.body[:0], 0
 }
 
-// appendOffsetRecord appends one record.
-func appendOffsetRecord(dst []byte, delta int32, r groupRecord) []byte {
-	key := kmsg.OffsetCommitKey{Version: offsetKeyVersion, Group: r.group, Topic: r.Topic, Partition: r.Partition}
-	record := kmsg.Record{OffsetDelta: delta, Key: key.AppendTo(nil)}
-	if !r.Deleted {
-		value := kmsg.OffsetCommitValue{
-			Version:         offsetValueVersion,
-			Offset:          r.Offset.Offset,
-			LeaderEpoch:     r.Offset.LeaderEpoch,
-			Metadata:        r.Offset.Metadata,
-			CommitTimestamp: r.Offset.CommitTime.UnixMilli(),
-		}
-		record.Value = value.AppendTo(nil)
-	}
-	// The length does not count itself, and as a zero it takes one byte.
-	record.Length = int32(len(record.AppendTo(nil)) - 1)
-	return record.AppendTo(dst)
-}
-
-// readOffsets reads a log from the start and calls each with every committed offset and tombstone, in order. What is not one is skipped: each is
-// then told why through skipped. It ends at the high watermark and returns it.
-func readOffsets(ctx context.Context, log storage.Log, each func(groupRecord), skipped func(offset int64, why error)) (int64, error) {
+// readRecords reads a log from the start and calls each with every record of a group, in order. What cannot be decoded is passed over, and told through
+// skipped with the offset of its batch. It ends at the high watermark and returns it.
+func readRecords(ctx context.Context, log storage.Log, each func(groupRecord), skipped func(offset int64, why error)) (int64, error) {
 	next, end := log.StartOffset(), log.HighWatermark()
 	for next < end {
 		data, err := readBytes(ctx, log, next, offsetsReadSize)
@@ -116,9 +129,7 @@ func readOffsets(ctx context.Context, log storage.Log, each func(groupRecord), s
 			if err != nil {
 				return next, fmt.Errorf("read the batch at offset %d: %w", next, err)
 			}
-			if err := decodeOffsets(&batch, each); err != nil {
-				skipped(batch.FirstOffset, err)
-			}
+			decodeBatch(&batch, each, func(why error) { skipped(batch.FirstOffset, why) })
 			next, data = batch.FirstOffset+int64(batch.LastOffsetDelta)+1, rest
 		}
 	}
@@ -153,57 +164,31 @@ func splitBatch(data []byte) (batch kmsg.RecordBatch, rest []byte, err error) {
 	return batch, data[size:], nil
 }
 
-// decodeOffsets calls each with every offset of a batch. Records with other keys than Kafka's offset keys are passed over.
-func decodeOffsets(batch *kmsg.RecordBatch, each func(groupRecord)) error {
+// decodeBatch calls each with every record of a batch whose key is known, and skipped with why others, or the rest of the batch, cannot be decoded.
+func decodeBatch(batch *kmsg.RecordBatch, each func(groupRecord), skipped func(why error)) {
 	if batch.Magic != 2 || batch.Attributes&0x27 != 0 { // compressed or a control batch
-		return errNotOffsets
+		skipped(errNotOffsets)
+		return
 	}
 	body := batch.Records
 	for range batch.NumRecords {
 		length, n := binary.Varint(body)
 		if n <= 0 || length < 0 || length > int64(len(body)-n) {
-			return errNotOffsets
+			skipped(errNotOffsets)
+			return
 		}
 		size := n + int(length)
 		var record kmsg.Record
 		if err := record.ReadFrom(body[:size]); err != nil {
-			return fmt.Errorf("decode a record: %w", err)
+			skipped(fmt.Errorf("decode a record: %w", err))
+			return
 		}
 		body = body[size:]
-		r, ok, err := decodeOffset(record.Key, record.Value)
-		if err != nil {
-			return err
-		}
-		if ok {
+		switch r, ok, err := decodeRecord(record.Key, record.Value); {
+		case err != nil:
+			skipped(err)
+		case ok:
 			each(r)
 		}
 	}
-	return nil
-}
-
-// decodeOffset decodes a record; ok is false where it is none of an offset.
-func decodeOffset(key, value []byte) (r groupRecord, ok bool, err error) {
-	if len(key) < 2 || binary.BigEndian.Uint16(key) > offsetKeyVersion {
-		return r, false, nil
-	}
-	var k kmsg.OffsetCommitKey
-	if err := k.ReadFrom(key); err != nil {
-		return r, false, fmt.Errorf("decode an offset's key: %w", err)
-	}
-	r.group, r.Topic, r.Partition = k.Group, k.Topic, k.Partition
-	if value == nil {
-		r.Deleted = true
-		return r, true, nil
-	}
-	v := kmsg.OffsetCommitValue{LeaderEpoch: -1} // versions below 3 have none
-	if err := v.ReadFrom(value); err != nil {
-		return r, false, fmt.Errorf("decode an offset's value: %w", err)
-	}
-	r.Offset = coordinator.Offset{
-		Offset:      v.Offset,
-		LeaderEpoch: v.LeaderEpoch,
-		Metadata:    v.Metadata,
-		CommitTime:  time.UnixMilli(v.CommitTimestamp),
-	}
-	return r, true, nil
 }

@@ -7,11 +7,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
@@ -59,7 +61,7 @@ func (l *memoryLog) Append(_ context.Context, data []byte, _ storage.Durability)
 
 func readAll(t *testing.T, log storage.Log) (records []groupRecord, skipped []string) {
 	t.Helper()
-	end, err := readOffsets(t.Context(), log, func(r groupRecord) { records = append(records, r) }, func(offset int64, why error) {
+	end, err := readRecords(t.Context(), log, func(r groupRecord) { records = append(records, r) }, func(offset int64, why error) {
 		skipped = append(skipped, fmt.Sprintf("%d: %v", offset, why))
 	})
 	if err != nil {
@@ -77,26 +79,59 @@ func offsetRecord(group, topic string, partition int32, offset int64, metadata s
 	}}}
 }
 
-func TestCommittedOffsetsAreReadBackAsTheyWereStored(t *testing.T) {
-	tombstone := groupRecord{group: "g", Record: coordinator.Record{Topic: "orders", Partition: 1, Deleted: true}}
-	many := make([]groupRecord, 0, 20000)
-	for i := range 20000 {
-		many = append(many, offsetRecord("g", "orders", int32(i), int64(i), strings.Repeat("m", 40)))
+// encoded makes record batches of steps.
+func encoded(t testing.TB, steps ...[]groupRecord) []byte {
+	t.Helper()
+	data, err := encodeSteps(time.UnixMilli(7), steps)
+	if err != nil {
+		t.Fatalf("encode: %v", err)
 	}
+	return data
+}
+
+func TestRecordsOfGroupsAreReadBackAsTheyWereStored(t *testing.T) {
+	tombstone := groupRecord{group: "g", Record: coordinator.Record{Topic: "orders", Partition: 1, Deleted: true}}
+	group := groupRecord{group: "g", Record: coordinator.Record{Kind: coordinator.GroupRecord, Group: &coordinator.GroupState{
+		Type: coordinator.TypeConsumer, Generation: 7, Topics: map[string]coordinator.TopicID{"orders": {1, 2}},
+	}}}
+	member := groupRecord{group: "g", Record: coordinator.Record{Kind: coordinator.MemberRecord, MemberID: "m-1", Member: &coordinator.MemberState{
+		InstanceID: "one", Generation: 7, Subscription: &coordinator.Subscription{Topics: []string{"orders"}},
+		Classic: &coordinator.ClassicState{Protocols: []coordinator.Protocol{{Name: "range", Metadata: []byte{0, 0xff}}}},
+		Reader:  &coordinator.ReaderState{Target: []coordinator.TopicPartitions{{Topic: "orders", Partitions: []int32{0, 1}}}},
+	}}}
+	gone := func(r groupRecord) groupRecord {
+		r.Deleted, r.Group, r.Member = true, nil, nil
+		return r
+	}
+	var steps, large [][]groupRecord
+	for i := range 20000 {
+		r := offsetRecord("g", "orders", int32(i), int64(i), strings.Repeat("m", 40))
+		steps = append(steps, []groupRecord{r})
+		if i%10000 == 0 {
+			large = append(large, nil)
+		}
+		large[len(large)-1] = append(large[len(large)-1], r)
+	}
+	huge := offsetRecord("g", "orders", 0, 1, strings.Repeat("x", 32000))
+	one := func(records ...groupRecord) [][]groupRecord { return [][]groupRecord{records} }
 	cases := map[string]struct {
-		records     []groupRecord
+		steps       [][]groupRecord
 		wantBatches int
 	}{
-		"one offset":                              {records: []groupRecord{offsetRecord("g", "orders", 0, 42, "")}, wantBatches: 1},
-		"metadata and another group":              {records: []groupRecord{offsetRecord("g", "orders", 0, 42, "é"), offsetRecord("h", "x", 9, 0, "")}, wantBatches: 1},
-		"a tombstone follows an offset":           {records: []groupRecord{offsetRecord("g", "orders", 1, 1, ""), tombstone}, wantBatches: 1},
-		"more than fits in a batch":               {records: many, wantBatches: 7},
-		"a record that is longer than a batch is": {records: []groupRecord{offsetRecord("g", "orders", 0, 1, strings.Repeat("x", 32000))}, wantBatches: 1},
+		"one offset":                                {steps: one(offsetRecord("g", "orders", 0, 42, "")), wantBatches: 1},
+		"metadata and another group":                {steps: one(offsetRecord("g", "orders", 0, 42, "é"), offsetRecord("h", "x", 9, 0, "")), wantBatches: 1},
+		"a tombstone follows an offset":             {steps: one(offsetRecord("g", "orders", 1, 1, ""), tombstone), wantBatches: 1},
+		"a group and a member":                      {steps: one(group, member), wantBatches: 1},
+		"a group and a member that are gone":        {steps: one(gone(member), gone(group)), wantBatches: 1},
+		"small steps share a batch":                 {steps: [][]groupRecord{{group}, {member}, {tombstone}}, wantBatches: 1},
+		"more steps than fit in a batch":            {steps: steps, wantBatches: 7},
+		"a step is in one batch, however large":     {steps: large, wantBatches: 2},
+		"a step that is larger than a batch may be": {steps: one(slices.Repeat([]groupRecord{huge}, 3000)...), wantBatches: 2},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			log := &memoryLog{}
-			if _, err := log.Append(t.Context(), encodeOffsets(time.UnixMilli(7), tc.records), storage.Synced); err != nil {
+			if _, err := log.Append(t.Context(), encoded(t, tc.steps...), storage.Synced); err != nil {
 				t.Fatalf("append: %v", err)
 			}
 			if len(log.batches) != tc.wantBatches {
@@ -111,7 +146,7 @@ func TestCommittedOffsetsAreReadBackAsTheyWereStored(t *testing.T) {
 			if len(skipped) > 0 {
 				t.Errorf("passed over: %q", skipped)
 			}
-			if diff := cmp.Diff(tc.records, got, cmp.AllowUnexported(groupRecord{})); diff != "" {
+			if diff := cmp.Diff(slices.Concat(tc.steps...), got, cmp.AllowUnexported(groupRecord{})); diff != "" {
 				t.Errorf("records (-stored +read):\n%s", diff)
 			}
 		})
@@ -119,7 +154,7 @@ func TestCommittedOffsetsAreReadBackAsTheyWereStored(t *testing.T) {
 }
 
 func TestWhatIsNoOffsetIsPassedOver(t *testing.T) {
-	good := encodeOffsets(time.UnixMilli(7), []groupRecord{offsetRecord("g", "orders", 0, 42, "")})
+	good := encoded(t, []groupRecord{offsetRecord("g", "orders", 0, 42, "")})
 	compressed := append([]byte(nil), good...)
 	compressed[22] |= 1
 	groupMetadata := kmsg.RecordBatch{Magic: 2, NumRecords: 1, Length: 49}
@@ -127,6 +162,12 @@ func TestWhatIsNoOffsetIsPassedOver(t *testing.T) {
 	record.Length = int32(len(record.AppendTo(nil)) - 1)
 	groupMetadata.Records = record.AppendTo(nil)
 	groupMetadata.Length += int32(len(groupMetadata.Records))
+	raw := func(key, value []byte) []byte {
+		b := batches{now: time.UnixMilli(7)}
+		b.add(&kmsg.Record{Key: key, Value: value})
+		b.end()
+		return b.done
+	}
 	garbage := kmsg.RecordBatch{Magic: 2, NumRecords: 3, Records: []byte{1, 2, 3}, Length: 52}
 
 	cases := map[string]struct {
@@ -136,6 +177,13 @@ func TestWhatIsNoOffsetIsPassedOver(t *testing.T) {
 		"a compressed batch":                {batch: compressed, wantSkipped: 1},
 		"Kafka's own record of a group":     {batch: groupMetadata.AppendTo(nil)},
 		"a batch whose records are garbage": {batch: garbage.AppendTo(nil), wantSkipped: 1},
+		"a group that is not JSON":          {batch: raw(appendKey(groupKeyVersion, "g"), []byte("no")), wantSkipped: 1},
+		"a member that is not JSON":         {batch: raw(appendKey(memberKeyVersion, "g", "m"), []byte("{")), wantSkipped: 1},
+		"a member whose key is cut":         {batch: raw(appendKey(memberKeyVersion, "g"), nil), wantSkipped: 1},
+		"a group whose key goes on":         {batch: raw(append(appendKey(groupKeyVersion, "g"), 0), nil), wantSkipped: 1},
+		"a key with an absurd length":       {batch: raw([]byte{0x3, 0xe8, 0xff, 0xff}, nil), wantSkipped: 1},
+		"a key of a later release":          {batch: raw(appendKey(memberKeyVersion+1, "g"), []byte("x"))},
+		"a key that is too short":           {batch: raw([]byte{1}, []byte("x"))},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +205,7 @@ func TestWhatIsNoOffsetIsPassedOver(t *testing.T) {
 }
 
 func TestADamagedOffsetsLogIsAnError(t *testing.T) {
-	good := encodeOffsets(time.UnixMilli(7), []groupRecord{offsetRecord("g", "orders", 0, 42, "")})
+	good := encoded(t, []groupRecord{offsetRecord("g", "orders", 0, 42, "")})
 	cases := map[string]*memoryLog{
 		"the log cannot be read":  {end: 1, err: storage.ErrDamaged},
 		"a batch that is cut":     {end: 1, batches: [][]byte{good[:len(good)-1]}},
@@ -166,7 +214,7 @@ func TestADamagedOffsetsLogIsAnError(t *testing.T) {
 	}
 	for name, log := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := readOffsets(t.Context(), log, func(groupRecord) {}, func(int64, error) {}); err == nil {
+			if _, err := readRecords(t.Context(), log, func(groupRecord) {}, func(int64, error) {}); err == nil {
 				t.Error("no error")
 			}
 		})
@@ -174,24 +222,33 @@ func TestADamagedOffsetsLogIsAnError(t *testing.T) {
 }
 
 func FuzzOffsetsBatch(f *testing.F) {
-	f.Add(encodeOffsets(time.UnixMilli(7), []groupRecord{offsetRecord("g", "orders", 0, 42, "m")}))
-	f.Add(encodeOffsets(time.UnixMilli(7), []groupRecord{{group: "g", Record: coordinator.Record{Topic: "t", Deleted: true}}}))
+	f.Add(encoded(f, []groupRecord{offsetRecord("g", "orders", 0, 42, "m")}))
+	f.Add(encoded(f, []groupRecord{{group: "g", Record: coordinator.Record{Topic: "t", Deleted: true}}}))
+	f.Add(encoded(f, []groupRecord{
+		{group: "g", Record: coordinator.Record{Kind: coordinator.GroupRecord, Group: &coordinator.GroupState{Type: coordinator.TypeClassic, Generation: 3}}},
+		{group: "g", Record: coordinator.Record{Kind: coordinator.MemberRecord, MemberID: "m", Member: &coordinator.MemberState{
+			Classic: &coordinator.ClassicState{Assignment: []byte{1}}, Reader: &coordinator.ReaderState{},
+		}}},
+		{group: "g", Record: coordinator.Record{Kind: coordinator.MemberRecord, MemberID: "n", Deleted: true}},
+	}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		batch, _, err := splitBatch(data)
 		if err != nil {
 			return
 		}
 		var records []groupRecord
-		if decodeOffsets(&batch, func(r groupRecord) { records = append(records, r) }) != nil || len(records) == 0 {
+		decodeBatch(&batch, func(r groupRecord) { records = append(records, r) }, func(error) {})
+		if len(records) == 0 {
 			return
 		}
-		again := &memoryLog{}
-		if _, err := again.Append(t.Context(), encodeOffsets(time.UnixMilli(7), records), storage.Synced); err != nil {
+		stored := &memoryLog{}
+		if _, err := stored.Append(t.Context(), encoded(t, records), storage.Synced); err != nil {
 			t.Fatalf("append what was read: %v", err)
 		}
-		got, _ := readAll(t, again)
-		if diff := cmp.Diff(records, got, cmp.AllowUnexported(groupRecord{})); diff != "" {
-			t.Errorf("what was read is stored otherwise (-read +again):\n%s", diff)
+		got, skipped := readAll(t, stored)
+		// JSON has an empty list and none for the same where a field is left out when it is empty.
+		if diff := cmp.Diff(records, got, cmp.AllowUnexported(groupRecord{}), cmpopts.EquateEmpty()); diff != "" || len(skipped) > 0 {
+			t.Errorf("what was read is stored otherwise (-read +again):\n%s\npassed over: %q", diff, skipped)
 		}
 	})
 }
@@ -208,6 +265,27 @@ func FuzzDecodeSubscription(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if sub := decodeSubscription(data); sub != nil && len(sub.Topics)*2 > len(data) {
 			t.Errorf("%d topics from %d bytes", len(sub.Topics), len(data))
+		}
+	})
+}
+
+func FuzzDecodeShares(f *testing.F) {
+	f.Add(encodeShare(ordersShare(1, 2)))
+	f.Add(encodeShare(nil))
+	f.Add([]byte{0, 1, 0x7f, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, share := range decodeShares(map[string][]byte{"m": data}) {
+			size := 0
+			for _, tp := range share {
+				size += 6 + 4*len(tp.Partitions)
+			}
+			if size > len(data) {
+				t.Errorf("%d topics from %d bytes", len(share), len(data))
+			}
+			again := decodeShares(map[string][]byte{"m": encodeShare(share)})
+			if diff := cmp.Diff(share, again["m"], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("what was read is encoded otherwise (-read +again):\n%s", diff)
+			}
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
@@ -32,11 +31,6 @@ type groupPartition struct {
 	closed bool
 	log    storage.Log
 	hosted map[string]*hosted
-
-	// records is about how many records the log has.
-	records atomic.Int64
-	// shrinking says that the log is being shrunk.
-	shrinking atomic.Bool
 }
 
 // load reads the log until that succeeds or ctx ends, and then lets requests in.
@@ -65,30 +59,28 @@ func (p *groupPartition) loadOnce(ctx context.Context) error {
 	p.mu.Unlock()
 
 	loaded := make(map[string]*hosted)
-	records := int64(0)
 	_, err := p.read(ctx, func(r groupRecord) {
 		h := loaded[r.group]
 		if h == nil {
 			h = newHosted(p, r.group)
+			h.planned = false // it may have been a managed one when it was stored
 			loaded[r.group] = h
 		}
 		h.group.Load(r.Record)
-		records++
 	})
 	if err != nil {
 		return fmt.Errorf("read partition %d of %s: %w", p.number, p.topic.Name, err)
 	}
 	for id, h := range loaded {
-		if len(h.group.Offsets()) == 0 {
+		if len(h.group.Records()) == 0 { // nothing but tombstones
 			delete(loaded, id)
 		}
 	}
-	p.records.Store(records)
 	p.open(ctx, loaded)
 	return nil
 }
 
-// open lets requests in. Plans come first, so that nobody joins a managed group as if it were an ordinary one.
+// open lets requests in. Topics and plans come first, so that nobody joins a managed group as if it were an ordinary one.
 func (p *groupPartition) open(ctx context.Context, loaded map[string]*hosted) {
 	p.mu.Lock()
 	if p.closed {
@@ -113,8 +105,14 @@ func (p *groupPartition) close() {
 	p.mu.Lock()
 	p.ready, p.closed = false, true
 	p.mu.Unlock()
-	for _, h := range p.all() {
-		h.leave(codeNotCoordinator)
+	all := p.all()
+	written := make([]<-chan struct{}, len(all))
+	for i, h := range all {
+		written[i] = h.leave()
+	}
+	// Whoever leads the partition next, which may be this broker, is to find all of it in the log.
+	for _, done := range written {
+		<-done
 	}
 }
 
@@ -176,8 +174,8 @@ func (p *groupPartition) follow(ctx context.Context, deleted []string) {
 	}
 }
 
-// feed brings every group in line with the operator's plans of now: managed groups are there even before a client joins, so that they can
-// be described.
+// feed brings every group in line with the topics and the operator's plans of now: managed groups are there even before a client joins, so that they
+// can be described.
 func (p *groupPartition) feed(ctx context.Context) {
 	snap := p.groups.s.snapshot()
 	for _, h := range p.all() {
@@ -206,8 +204,8 @@ func (p *groupPartition) read(ctx context.Context, each func(groupRecord)) (end 
 	p.mu.Lock()
 	log := p.log
 	p.mu.Unlock()
-	end, err = readOffsets(ctx, log, each, func(offset int64, why error) {
-		p.groups.log.WarnContext(ctx, "passed over a batch in the offsets topic", "partition", p.number, "offset", offset, "reason", why)
+	end, err = readRecords(ctx, log, each, func(offset int64, why error) {
+		p.groups.log.WarnContext(ctx, "passed over what cannot be decoded in the offsets topic", "partition", p.number, "offset", offset, "reason", why)
 	})
 	p.renew(ctx, log, err)
 	return end, err
@@ -225,31 +223,28 @@ func (p *groupPartition) renew(ctx context.Context, log storage.Log, err error) 
 	}
 }
 
-// append stores records of a group; when it returns they are on disk. A client that goes away does not cut it short: then nobody would know
+// append stores the records of a group's steps; when it returns they are on disk. A client that goes away does not cut it short: then nobody would know
 // what is stored.
-func (p *groupPartition) append(ctx context.Context, group string, records []coordinator.Record) error {
-	if len(records) == 0 {
-		return nil
+func (p *groupPartition) append(ctx context.Context, group string, steps [][]coordinator.Record) error {
+	stored := make([][]groupRecord, len(steps))
+	for i, records := range steps {
+		for _, r := range records {
+			stored[i] = append(stored[i], groupRecord{group: group, Record: r})
+		}
 	}
-	stored := make([]groupRecord, len(records))
-	for i, r := range records {
-		stored[i] = groupRecord{group: group, Record: r}
+	batches, err := encodeSteps(p.groups.now(), stored)
+	if err != nil {
+		return err
 	}
-	return p.store(ctx, stored)
-}
-
-func (p *groupPartition) store(ctx context.Context, records []groupRecord) error {
 	p.mu.Lock()
 	log := p.log
 	p.mu.Unlock()
 	if log == nil {
 		return errors.New("the partition's log is not open")
 	}
-	batches := encodeOffsets(p.groups.now(), records)
 	if _, err := log.Append(context.WithoutCancel(ctx), batches, storage.Synced); err != nil {
 		p.renew(ctx, log, err)
-		return fmt.Errorf("append %d offsets: %w", len(records), err)
+		return fmt.Errorf("append the records of %d steps: %w", len(steps), err)
 	}
-	p.records.Add(int64(len(records)))
 	return nil
 }

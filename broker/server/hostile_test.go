@@ -56,6 +56,11 @@ func TestWhatIsNamedAgainIsAnsweredOnce(t *testing.T) {
 			req.Groups = times(n, "g")
 			return req
 		}},
+		"groups of the consumer protocol to describe": {1, func() kmsg.Request {
+			req := kmsg.NewPtrConsumerGroupDescribeRequest()
+			req.Groups = times(n, "g")
+			return req
+		}},
 		"configurations": {4, func() kmsg.Request {
 			req := kmsg.NewPtrDescribeConfigsRequest()
 			req.IncludeDocumentation, req.IncludeSynonyms = true, true
@@ -95,7 +100,7 @@ func TestARequestIsNoLargerThanItsKindNeeds(t *testing.T) {
 	produce := produceRequest("t", 1)
 	produce.Topics[0].Partitions = times(200000, kmsg.ProduceRequestTopicPartition{})
 	t.Run("bytes", func(t *testing.T) {
-		for key, limit := range map[int16]int{15: 1 << 20, 42: 1 << 20, 10: 1 << 20, 999: 1 << 20, 3: 4 << 20, 1: 4 << 20, 14: 16 << 20} {
+		for key, limit := range map[int16]int{15: 1 << 20, 42: 1 << 20, 68: 1 << 20, 69: 1 << 20, 10: 1 << 20, 999: 1 << 20, 3: 4 << 20, 1: 4 << 20, 14: 16 << 20} {
 			w := b.dial()
 			w.t = t
 			// The length and the header are enough to be refused: nothing more is read.

@@ -7,7 +7,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -54,12 +56,12 @@ func checkJoin(req *kmsg.JoinGroupRequest) int16 {
 	if code := checkGroupID(req.Group); code != codeNone {
 		return code
 	}
-	if len(req.ProtocolType) > maxNameBytes || len(req.Protocols) > maxProtocols || req.InstanceID != nil && len(*req.InstanceID) > maxNameBytes {
+	if !isName(req.ProtocolType) || len(req.Protocols) > maxProtocols || req.InstanceID != nil && !isName(*req.InstanceID) {
 		return codeInvalidRequest
 	}
 	size := 0
 	for _, p := range req.Protocols {
-		if len(p.Name) > maxNameBytes {
+		if !isName(p.Name) {
 			return codeInvalidRequest
 		}
 		size += len(p.Metadata)
@@ -69,6 +71,9 @@ func checkJoin(req *kmsg.JoinGroupRequest) int16 {
 	}
 	return codeNone
 }
+
+// isName says whether a string can be kept as a name: what a group remembers is stored as JSON, which has UTF-8 alone.
+func isName(s string) bool { return len(s) <= maxNameBytes && utf8.ValidString(s) }
 
 // joinInput translates a request. What the group keeps is copied.
 func joinInput(token coordinator.Token, r *request, req *kmsg.JoinGroupRequest) coordinator.Join {
@@ -137,7 +142,7 @@ func newMemberID(clientID string) string {
 	_, _ = rand.Read(b[:]) // it never fails
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	clientID = clientID[:min(len(clientID), maxNameBytes)]
+	clientID = strings.ToValidUTF8(clientID[:min(len(clientID), maxNameBytes)], "")
 	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", clientID, b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 

@@ -164,7 +164,7 @@ func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition
 		s.logs.forget(p, e)
 		return nil, code
 	}
-	config := storageConfig(topic.Config)
+	config := storageConfig(topic)
 	// A log that is half open when its first client goes is of use to the next one.
 	l, err := s.engine.Open(context.WithoutCancel(ctx), p, leaderEpoch, config)
 	if err != nil {
@@ -227,12 +227,16 @@ func openCode(err error) int16 {
 }
 
 // storageConfig is what a topic's configuration means for its logs.
-func storageConfig(c metadata.TopicConfig) storage.Config {
+func storageConfig(topic *metadata.Topic) storage.Config {
+	c := topic.Config
 	sc := storage.Config{
 		MaxBatchBytes: c.MaxMessageBytes, Compact: strings.Contains(c.CleanupPolicy, "compact"),
 		// Zero means "at once" to Kafka and the default, or "never", to the engine. So it is below.
 		TombstoneRetention: max(c.TombstoneRetention, time.Millisecond),
 		SegmentBytes:       int64(c.SegmentBytes), SegmentTime: c.SegmentTime, LogAppendTime: c.LogAppendTime,
+	}
+	if topic.Name == topicConsumerOffsets {
+		sc.MaxBatchBytes = maxOffsetsBatch
 	}
 	if c.FlushOS {
 		sc.Flush = storage.FlushOS
@@ -330,8 +334,8 @@ func (s *Server) refreshLogs(ctx context.Context, snap *metadata.Snapshot) {
 		switch {
 		case e.log == nil, topic == nil, topic.ID != e.topicID, s.leads(topic, p.Partition) != codeNone:
 			s.logs.forget(p, e)
-		case e.config != storageConfig(topic.Config):
-			s.reconfigure(ctx, e, p, storageConfig(topic.Config))
+		case e.config != storageConfig(topic):
+			s.reconfigure(ctx, e, p, storageConfig(topic))
 		}
 		e.mu.Unlock()
 	}

@@ -74,15 +74,18 @@ func (s *Server) metadata(ctx context.Context, r *request) kmsg.Response {
 	return resp
 }
 
-// topicKey is how a topic is asked for: by name or, where there is none, by id.
+// topicKey is how a topic is asked for: by id or, where there is none, by name.
 type topicKey struct {
 	named bool
 	name  string
 	id    metadata.TopicID
 }
 
+// byID says whether a topic is asked for by id: then its name says nothing, and clients leave it null or, as Java's, empty.
+func byID(in *kmsg.MetadataRequestTopic) bool { return in.Topic == nil || in.TopicID != [16]byte{} }
+
 func metadataKey(in *kmsg.MetadataRequestTopic) topicKey {
-	if in.Topic == nil {
+	if byID(in) {
 		return topicKey{id: in.TopicID}
 	}
 	return topicKey{named: true, name: *in.Topic}
@@ -108,14 +111,17 @@ func sortedTopics(snap *metadata.Snapshot) []string {
 	return names
 }
 
-// metadataTopic describes a topic that was asked for by name or, where there is none, by id.
+// metadataTopic describes a topic that was asked for by id or, where there is none, by name.
 func (s *Server) metadataTopic(snap *metadata.Snapshot, in *kmsg.MetadataRequestTopic) kmsg.MetadataResponseTopic {
 	fail := func(code int16) kmsg.MetadataResponseTopic {
 		t := kmsg.NewMetadataResponseTopic()
-		t.ErrorCode, t.Topic, t.TopicID = code, in.Topic, in.TopicID
+		t.ErrorCode, t.TopicID = code, in.TopicID
+		if !byID(in) {
+			t.Topic = in.Topic
+		}
 		return t
 	}
-	if in.Topic == nil {
+	if byID(in) {
 		topic := s.topicByID(in.TopicID)
 		if topic == nil || snap.Topics[topic.Name] != topic {
 			return fail(codeUnknownTopicID)
@@ -168,7 +174,7 @@ func (s *Server) autoCreate(ctx context.Context, r *request, req *kmsg.MetadataR
 	var created []string
 	for i := range req.Topics {
 		name := req.Topics[i].Topic
-		if name == nil || snap.Topics[*name] != nil || !validTopicName(*name) || strings.HasPrefix(*name, "__") || slices.Contains(created, *name) {
+		if byID(&req.Topics[i]) || snap.Topics[*name] != nil || !validTopicName(*name) || strings.HasPrefix(*name, "__") || slices.Contains(created, *name) {
 			continue
 		}
 		err := s.cfg.Metadata.CreateTopic(ctx, metadata.NewTopic{Name: *name, Partitions: -1, Config: metadata.DefaultTopicConfig})

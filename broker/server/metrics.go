@@ -78,6 +78,8 @@ func topLevelCode(resp kmsg.Response) int16 {
 		return v.ErrorCode
 	case *kmsg.HeartbeatResponse:
 		return v.ErrorCode
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return v.ErrorCode
 	case *kmsg.LeaveGroupResponse:
 		return v.ErrorCode
 	case *kmsg.OffsetFetchResponse:

@@ -20,7 +20,7 @@ import (
 const offsetsByID = 10
 
 // offsetCommit answers OffsetCommit. The answer comes when the offsets are on disk. A retention time, which versions below 5 have, is
-// not heeded: offsets are kept until they or their group are deleted.
+// not heeded: the broker's own says how long offsets are kept.
 func (s *Server) offsetCommit(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.OffsetCommitRequest)
 	resp := kmsg.NewPtrOffsetCommitResponse()

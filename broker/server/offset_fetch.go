@@ -59,14 +59,23 @@ func (s *Server) fetchGroupOffsets(ctx context.Context, req kmsg.OffsetFetchRequ
 		setFetchCode(&resp, codeInvalidGroupID)
 		return resp
 	}
+	member, refused := "", codeNone
+	if req.MemberID != nil { // a member of the consumer protocol, v9 and later
+		member = *req.MemberID
+	}
 	known, code := s.groups.view(ctx, req.Group, func(g *coordinator.Group) {
-		if req.Topics == nil {
+		switch refused = g.CheckFetch(member, req.MemberEpoch); {
+		case refused != codeNone:
+		case req.Topics == nil:
 			resp.Topics = allOffsets(g.Offsets())
-		} else {
+		default:
 			resp.Topics = fetchedTopics(req.Topics, g.Offset)
 		}
 	})
-	if !known {
+	if code == codeNone {
+		code = refused
+	}
+	if !known || code != codeNone {
 		resp.Topics = fetchedTopics(req.Topics, func(string, int32) (o coordinator.Offset, ok bool) { return o, false })
 	}
 	setFetchCode(&resp, code)

@@ -82,6 +82,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// ShutdownTimeout is how long requests in flight may take when the server stops. Default DefaultShutdownTimeout.
 	ShutdownTimeout time.Duration
+	// Groups are the settings of consumer groups.
+	Groups GroupConfig
 }
 
 // withDefaults checks a configuration and fills in what is missing.
@@ -97,6 +99,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.MaxConnectionsPerIP, DefaultMaxConnectionsPerIP)
 	setDefault(&c.IdleTimeout, DefaultIdleTimeout)
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
+	c.Groups = c.Groups.withDefaults()
 	return c, nil
 }
 

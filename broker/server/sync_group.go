@@ -11,6 +11,9 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
 
+// maxShareTopics is how many topics a leader's plan names, over all members, before it is not decoded: an empty topic takes, decoded, many times its bytes.
+const maxShareTopics = 10 * maxElements
+
 // syncGroup answers SyncGroup: what the member is to read. Where the group has a leader, the answer comes when the leader has sent its plan.
 func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.SyncGroupRequest)
@@ -28,7 +31,7 @@ func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 	}
 	resp.ProtocolType, resp.Protocol = &body.ProtocolType, &body.Protocol
 	resp.MemberAssignment = body.Assignment
-	if body.Managed {
+	if body.Shared {
 		resp.MemberAssignment = encodeShare(body.Share)
 	}
 	return resp
@@ -51,7 +54,32 @@ func syncInput(token coordinator.Token, r *request, req *kmsg.SyncGroupRequest) 
 	for _, a := range req.GroupAssignment {
 		in.Assignments[a.MemberID] = bytes.Clone(a.MemberAssignment)
 	}
+	if in.ProtocolType == consumerProtocol || in.ProtocolType == "" {
+		in.Shares = decodeShares(in.Assignments)
+	}
 	return in
+}
+
+// decodeShares decodes the parts of a plan that are in the consumer protocol's encoding.
+func decodeShares(assignments map[string][]byte) map[string][]coordinator.TopicPartitions {
+	shares := make(map[string][]coordinator.TopicPartitions, len(assignments))
+	topics := 0
+	for member, data := range assignments {
+		var a kmsg.ConsumerMemberAssignment
+		// ReadFrom checks every length against the bytes that are left before it allocates.
+		if err := a.ReadFrom(data); err != nil || a.Version < 0 {
+			continue
+		}
+		if topics += len(a.Topics); topics > maxShareTopics {
+			return nil
+		}
+		share := make([]coordinator.TopicPartitions, 0, len(a.Topics))
+		for _, t := range a.Topics {
+			share = append(share, coordinator.TopicPartitions{Topic: t.Topic, Partitions: t.Partitions})
+		}
+		shares[member] = share
+	}
+	return shares
 }
 
 // encodeShare encodes a share in the consumer protocol, version 0: later versions have the same fields, and every client reads it.

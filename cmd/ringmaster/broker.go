@@ -46,6 +46,7 @@ type brokerFlags struct {
 	healthListen      string
 	metricsListen     string
 	limits            limitFlags
+	groups            groupFlags
 	logLevel          *enum
 	logFormat         *enum
 	kubernetes        kubernetesFlags
@@ -86,6 +87,7 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 	flags.StringVar(&f.healthListen, "health-listen", "", "the `HOST:PORT` to serve /healthz and /readyz on (default: none)")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "", "the `HOST:PORT` to serve /metrics on (default: none)")
 	f.limits.add(cmd)
+	f.groups.add(cmd)
 	addEnum(cmd, f.logLevel, "log-level", "", "the least level that is logged")
 	addEnum(cmd, f.logFormat, "log-format", "", "how log lines are written, to standard error")
 	f.kubernetes.add(cmd)
@@ -120,6 +122,9 @@ func (f *brokerFlags) check(cmd *cobra.Command) error {
 		return err
 	}
 	if err := f.limits.check(); err != nil {
+		return err
+	}
+	if err := f.groups.check(); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -230,7 +235,7 @@ func (f *brokerFlags) config(md server.Metadata, engine storage.Engine, log *slo
 		NodeID: f.nodeID, Metadata: md, Engine: engine, Logger: log, Listener: ln,
 		LogDir: logDir, Volume: func() (total, usable int64, err error) { return volumeBytes(logDir) },
 		MaxRequestBytes: clampInt32(int64(f.limits.requestBytes)), MaxConnections: f.limits.connections, MaxConnectionsPerIP: f.limits.connectionsPerIP,
-		IdleTimeout: f.limits.idleTimeout,
+		IdleTimeout: f.limits.idleTimeout, Groups: f.groups.config(),
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
 func newGroupCommand() *cobra.Command {
@@ -90,52 +88,6 @@ them first.`,
 			}{args[0]})
 		}
 		return printf(cmd.OutOrStdout(), "deleted group %s\n", args[0])
-	})
-	return cmd
-}
-
-// planFlags are the flags of "group plan".
-type planFlags struct {
-	partitions, members, then int
-}
-
-func newGroupPlanCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Compute what a change of the number of members moves; no broker is asked",
-		Long: `Compute what a group whose number of members changes would move: how many partitions get another owner (moved), the fewest that any
-balanced plan moves (minimum), and how many partitions the members with the most and with the least have afterwards (maxLoad, minLoad).
-Nothing is touched, and no broker is asked.`,
-		Example: `  ringmaster group plan --partitions 12 --members 3 --then 4
-  ringmaster group plan --partitions 10000 --members 1000 --then 1001 --assigner ConsistentHash -o json`,
-		Args: nothing,
-	}
-	f := &planFlags{}
-	cmd.Flags().IntVar(&f.partitions, "partitions", 0, "how many partitions there are, from 1 to 1000000")
-	cmd.Flags().IntVar(&f.members, "members", 0, "how many members there are before, from 0 to 100000")
-	cmd.Flags().IntVar(&f.then, "then", 0, "how many members there are afterwards, from 0 to 100000")
-	name := newEnum("ConsistentHash", assigner.Names()...)
-	addEnum(cmd, name, "assigner", "", "the assigner")
-	for _, flag := range []string{"partitions", "members", "then"} {
-		required(cmd, flag)
-		noFiles(cmd, flag)
-	}
-	output := addOutput(cmd)
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		a, err := assigner.ByName(name.value)
-		if err != nil {
-			return usageError{err.Error()}
-		}
-		sim, err := assigner.Simulate(a, f.partitions, f.members, f.then)
-		if err != nil {
-			return usageError{err.Error()}
-		}
-		if output.value == outputJSON {
-			return printJSON(cmd.OutOrStdout(), sim)
-		}
-		t := newTable("ASSIGNER", "MOVED", "MINIMUM", "MAX LOAD", "MIN LOAD")
-		t.row(name.value, sim.Moved, sim.Minimum, sim.MaxLoad, sim.MinLoad)
-		return t.print(cmd.OutOrStdout())
 	})
 	return cmd
 }

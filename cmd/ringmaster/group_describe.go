@@ -95,31 +95,47 @@ func (c *client) groupError(what, group string, err error) error {
 
 func (c *client) describeGroup(ctx context.Context, name string) (*groupDetailJSON, error) {
 	what := "describe group " + name
-	groups, err := c.adm.DescribeGroups(ctx, name)
+	classic, consumer, err := c.findGroup(ctx, what, name)
 	if err != nil {
-		return nil, c.groupError(what, name, err)
-	}
-	g, ok := groups[name]
-	if !ok || g.Err == nil && g.State == "Dead" {
-		return nil, errNoGroup(name)
-	}
-	if g.Err != nil {
-		return nil, c.groupError(what, name, g.Err)
+		return nil, err
 	}
 	committed, err := c.adm.FetchOffsets(ctx, name)
 	if err != nil {
 		return nil, c.groupError(what, name, err)
 	}
-	d := &groupDetailJSON{
-		Group: name, State: g.State, Type: g.ProtocolType, Assigner: g.Protocol, Coordinator: g.Coordinator.NodeID,
-		Members: []memberJSON{}, Partitions: []groupPositionJSON{},
-	}
-	for i := range g.Members {
-		d.Members = append(d.Members, memberOf(&g.Members[i]))
-	}
+	d := detailOf(name, classic, consumer)
 	d.Partitions = append(d.Partitions, positions(d.Members, committed)...)
 	c.measure(ctx, d)
 	return d, nil
+}
+
+// detailOf returns what is told of a group of the one or the other protocol, without partitions.
+func detailOf(name string, classic *kadm.DescribedGroup, consumer *kadm.DescribedConsumerGroup) *groupDetailJSON {
+	d := &groupDetailJSON{Group: name, Members: []memberJSON{}, Partitions: []groupPositionJSON{}}
+	if consumer != nil {
+		d.State, d.Type, d.Assigner, d.Coordinator = consumer.State, "consumer", consumer.AssignorName, consumer.Coordinator.NodeID
+		for i := range consumer.Members {
+			d.Members = append(d.Members, consumerMemberOf(&consumer.Members[i]))
+		}
+		return d
+	}
+	d.State, d.Type, d.Assigner, d.Coordinator = classic.State, classic.ProtocolType, classic.Protocol, classic.Coordinator.NodeID
+	for i := range classic.Members {
+		d.Members = append(d.Members, memberOf(&classic.Members[i]))
+	}
+	return d
+}
+
+// consumerMemberOf tells of a member what it reads now.
+func consumerMemberOf(m *kadm.ConsumerGroupMember) memberJSON {
+	j := memberJSON{MemberID: m.MemberID, ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/"), Assignments: []assignmentJSON{}}
+	if m.InstanceID != nil {
+		j.InstanceID = *m.InstanceID
+	}
+	for _, t := range m.Assignment.Sorted() {
+		j.Assignments = append(j.Assignments, assignmentJSON{Topic: t.Topic, Partitions: t.Partitions})
+	}
+	return j
 }
 
 func memberOf(m *kadm.DescribedGroupMember) memberJSON {

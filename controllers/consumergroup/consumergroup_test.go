@@ -358,6 +358,26 @@ var _ = Describe("the topics of a ConsumerGroup", func() {
 		Expect(assigner.Moves(owners(before), owners(after))).To(Equal(6))
 	})
 
+	It("are read in the zone of their leaders, where balance and moves allow it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.topic(ctx, "orders", 4)
+		zone := func(name string) func(*corev1.Pod) {
+			return func(pod *corev1.Pod) { pod.Labels[corev1.LabelTopologyZone] = name }
+		}
+		broker := func(pod *corev1.Pod) { pod.Labels["app"] = "broker" }
+		w.pod(ctx, "demo-1", broker, zone("north"))
+		w.pod(ctx, "demo-2", broker, zone("south"))
+		patch := client.RawPatch("application/merge-patch+json",
+			[]byte(`{"status":{"leaders":[{"broker":1,"partitions":[1,3]},{"broker":2,"partitions":[0,2]}]}}`))
+		Expect(env.Client.Status().Patch(ctx, &v1alpha1.Topic{ObjectMeta: w.meta("orders")}, patch)).To(Succeed())
+		w.pod(ctx, "web-0", zone("north"))
+		w.pod(ctx, "web-1", zone("south"))
+		w.group(ctx, "web")
+		group := w.settled(ctx, "web", "web-0", "web-1")
+		Expect(group.Status.Assignments).To(Equal("web-0:orders[1,3] web-1:orders[0,2]"))
+		Expect(group.Status.Members).To(HaveEach(HaveField("Zone", Not(BeEmpty()))))
+	})
+
 	It("may be assigned by another assigner, from one generation to the next", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.history.finish() // Range moves more than the minimum

@@ -95,6 +95,7 @@ func podsInput(group *v1alpha1.ConsumerGroup, f facts) coordinator.PodsInput {
 		Seats:      seatsOf(group.Status.Members),
 		Generation: group.Status.Generation,
 		Topics:     f.topics,
+		Zones:      f.zones,
 	}
 	if f.holder == "" {
 		in.Pods = f.pods

@@ -27,6 +27,8 @@ type facts struct {
 	holder string
 	// topics holds the number of partitions of the group's topics; 0 where the brokers have not taken a topic up yet.
 	topics map[string]int32
+	// zones holds the zones of the topics' leaders by partition, empty ones where they are not known; nil if none is.
+	zones map[string][]string
 	// missing are the group's topics that no Topic of the cluster has, sorted.
 	missing []string
 	// selector selects the members' pods; nil if the group has none, or invalid says what is wrong with it.
@@ -79,9 +81,19 @@ func (r *Reconciler) gather(ctx context.Context, group *v1alpha1.ConsumerGroup) 
 	}
 	f.selector, f.invalid = metav1.LabelSelectorAsSelector(group.Spec.Selector)
 	if f.invalid == nil {
-		f.pods, err = r.gatherPods(ctx, group, f.selector)
+		err = r.gatherMembers(ctx, cluster, group, &f)
 	}
 	return f, err
+}
+
+// gatherMembers finds the pods of the group, and where they and the leaders run.
+func (r *Reconciler) gatherMembers(ctx context.Context, cluster *v1alpha1.BrokerCluster, group *v1alpha1.ConsumerGroup, f *facts) error {
+	var err error
+	if f.pods, err = r.gatherPods(ctx, group, f.selector); err != nil {
+		return err
+	}
+	f.zones, err = r.gatherZones(ctx, cluster, group, f.pods)
+	return err
 }
 
 // findHolder returns the name of the ConsumerGroup that holds the group's id in the cluster, unless it is the group itself: the older

@@ -27,7 +27,7 @@ func seatsOf(members []v1alpha1.GroupMember) []coordinator.Seat {
 	seats := make([]coordinator.Seat, 0, len(members))
 	for i := range members {
 		m := &members[i]
-		seat := coordinator.Seat{Pod: m.Name, UID: string(m.UID), IP: m.IP, Node: m.Node, Phase: coordinator.SeatActive}
+		seat := coordinator.Seat{Pod: m.Name, UID: string(m.UID), IP: m.IP, Node: m.Node, Zone: m.Zone, Phase: coordinator.SeatActive}
 		if m.Phase == v1alpha1.MemberGrace && m.GraceDeadline != nil {
 			seat.Phase, seat.Deadline = coordinator.SeatGrace, m.GraceDeadline.UTC()
 		}
@@ -47,7 +47,7 @@ func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 	members := make([]v1alpha1.GroupMember, 0, len(seats))
 	for i := range seats {
 		s := &seats[i]
-		m := v1alpha1.GroupMember{Name: s.Pod, UID: types.UID(s.UID), IP: s.IP, Node: s.Node, Phase: v1alpha1.MemberPhase(s.Phase)}
+		m := v1alpha1.GroupMember{Name: s.Pod, UID: types.UID(s.UID), IP: s.IP, Node: s.Node, Zone: s.Zone, Phase: v1alpha1.MemberPhase(s.Phase)}
 		if s.Phase == coordinator.SeatGrace {
 			deadline := metav1.NewMicroTime(s.Deadline)
 			m.GraceDeadline = &deadline

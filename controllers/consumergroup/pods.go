@@ -64,7 +64,7 @@ type statefulSets struct {
 func (s *statefulSets) pod(ctx context.Context, pod *corev1.Pod) (coordinator.Pod, error) {
 	out := coordinator.Pod{
 		Name: pod.Name, UID: string(pod.UID), IP: address(pod), Node: pod.Spec.NodeName,
-		Alive: alive(pod),
+		Zone: pod.Labels[corev1.LabelTopologyZone], Alive: alive(pod),
 	}
 	if out.Alive || !ended(pod) {
 		out.MayReturn = !out.Alive

@@ -5,6 +5,8 @@ package resources
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
 )
 
@@ -34,8 +36,22 @@ func brokerArgs(c *v1alpha1.BrokerCluster, port int32) []string {
 			args = append(args, fmt.Sprintf("--%s=%d", limit.flag, limit.value))
 		}
 	}
-	if idle := c.Spec.Config.IdleTimeout; idle != nil {
-		args = append(args, "--idle-timeout="+idle.Duration.String())
+	for _, time := range []struct {
+		flag  string
+		value *metav1.Duration
+	}{
+		{"idle-timeout", c.Spec.Config.IdleTimeout},
+		{"offsets-retention", c.Spec.Config.OffsetsRetention},
+		{"initial-rebalance-delay", c.Spec.Config.InitialRebalanceDelay},
+		{"min-session-timeout", c.Spec.Config.MinSessionTimeout},
+		{"max-session-timeout", c.Spec.Config.MaxSessionTimeout},
+		{"consumer-session-timeout", c.Spec.Config.ConsumerSessionTimeout},
+		{"consumer-heartbeat-interval", c.Spec.Config.ConsumerHeartbeatInterval},
+		{"assignment-interval", c.Spec.Config.AssignmentInterval},
+	} {
+		if time.value != nil {
+			args = append(args, "--"+time.flag+"="+time.value.Duration.String())
+		}
 	}
 	return args
 }

@@ -48,6 +48,10 @@ func full() *v1alpha1.BrokerCluster {
 	c.Spec.Listeners = []v1alpha1.Listener{{Name: "internal", Port: 19092}}
 	c.Spec.Config = v1alpha1.BrokerConfig{
 		OffsetsPartitions: 4, MaxConnections: 500, MaxConnectionsPerIP: 50, MaxRequestBytes: 2 << 20, IdleTimeout: &metav1.Duration{Duration: 90 * time.Second},
+		OffsetsRetention: &metav1.Duration{Duration: 24 * time.Hour}, InitialRebalanceDelay: &metav1.Duration{Duration: 3 * time.Second},
+		MinSessionTimeout: &metav1.Duration{Duration: time.Second}, MaxSessionTimeout: &metav1.Duration{Duration: time.Hour},
+		ConsumerSessionTimeout: &metav1.Duration{Duration: 30 * time.Second}, ConsumerHeartbeatInterval: &metav1.Duration{Duration: 3 * time.Second},
+		AssignmentInterval: &metav1.Duration{Duration: 200 * time.Millisecond},
 	}
 	c.Spec.Resources = &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,78 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
-
-// manyPartitions is the number of partitions of the topic many.
-const manyPartitions = 3000
-
-// commitMany commits an offset for every partition of the topic many.
-func commitMany(b *groupBroker, group string, offset int64) {
-	b.t.Helper()
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group = group
-	topic := kmsg.NewOffsetCommitRequestTopic()
-	topic.Topic = "many"
-	for i := range int32(manyPartitions) {
-		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset = i, offset
-		topic.Partitions = append(topic.Partitions, p)
-	}
-	req.Topics = append(req.Topics, topic)
-	resp := ask[*kmsg.OffsetCommitResponse](b, req, 8)
-	for _, p := range resp.Topics[0].Partitions {
-		if p.ErrorCode != 0 {
-			b.t.Fatalf("the commit of partition %d is answered with %d", p.Partition, p.ErrorCode)
-		}
-	}
-}
-
-func TestALogOfSupersededOffsetsIsShrunk(t *testing.T) {
-	t.Parallel()
-	b := startGroupBroker(t)
-	b.loaded()
-	b.md.change(func(s *metadata.Snapshot) {
-		s.Topics["many"] = &metadata.Topic{Name: "many", ID: metadata.TopicID{9}, Leaders: slices.Repeat([]int32{1}, manyPartitions)}
-	})
-	eventually(t, func() error {
-		if b.server.topic("many") == nil {
-			return errors.New("the broker has not noticed the topic")
-		}
-		return nil
-	})
-	// g, k and o share a partition of the offsets topic, whose number of partitions is 4.
-	for i := range 5 {
-		commitMany(b, "g", int64(i))
-	}
-	ask[*kmsg.OffsetCommitResponse](b, commitRequest("k"), 7)
-	ask[*kmsg.OffsetCommitResponse](b, commitRequest("o"), 7)
-	if _, err := b.admin().DeleteGroup(t.Context(), "o"); err != nil {
-		t.Fatalf("delete a group: %v", err)
-	}
-	p, code := b.server.groups.partition("g")
-	if code != codeNone {
-		t.Fatalf("the group's partition: error code %d", code)
-	}
-	end := p.log.EndOffset()
-	if err := p.shrink(t.Context()); err != nil {
-		t.Fatalf("shrink: %v", err)
-	}
-	if start, now := p.log.StartOffset(), p.log.EndOffset(); start != end || now != end+manyPartitions+1 {
-		t.Errorf("the log goes from %d to %d, want it to begin at %d and to hold %d offsets", start, now, end, manyPartitions+1)
-	}
-	if err := p.shrink(t.Context()); err != nil || p.log.StartOffset() != end {
-		t.Errorf("a log that is small is shrunk again: %v", err)
-	}
-
-	b.stop()
-	b.start()
-	b.loaded()
-	committed(t, b, "g", 4*manyPartitions)
-	committed(t, b, "k", 5)
-	committed(t, b, "o", 0)
-}
 
 func TestGroupsThatAreIdleAndEmptyAreForgotten(t *testing.T) {
 	t.Parallel()
@@ -104,7 +32,7 @@ func TestGroupsThatAreIdleAndEmptyAreForgotten(t *testing.T) {
 	}
 	for _, p := range b.server.groups.led() {
 		for _, h := range p.all() {
-			h.expire(time.Now().Add(-idleGroup))
+			h.expire(t.Context(), time.Now().Add(-idleGroup))
 		}
 	}
 	if got := groups(); got != "commits:Empty joins:Empty" {
@@ -112,7 +40,7 @@ func TestGroupsThatAreIdleAndEmptyAreForgotten(t *testing.T) {
 	}
 	for _, p := range b.server.groups.led() {
 		for _, h := range p.all() {
-			h.expire(time.Now())
+			h.expire(t.Context(), time.Now())
 		}
 	}
 	if got := groups(); got != "commits:Empty" {
