@@ -6,7 +6,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 failed=0
 fail() { echo "verify: $*" >&2; failed=1; }
 
-unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -r ls -d 2>/dev/null | xargs -r gofmt -l)
+unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | while read -r file; do [[ ! -e $file ]] || echo "$file"; done | xargs -r gofmt -l)
 [[ -z $unformatted ]] || fail "not formatted (run gofmt -w): $(xargs <<<"$unformatted")"
 
 before=$(mktemp -d)
