@@ -226,7 +226,7 @@ func (g *Group) ordinaryRejoin(m *groupMember, in Join) {
 }
 
 // ordinaryReplace lets a static member of an ordinary group go on under a new member id. If nothing changes for the others they do not notice; the leader
-// is told that it leads but need not plan (KIP-814).
+// is told that it leads but need not plan (KIP-814), or, if its client does not know that, that its former self leads, so that it follows.
 func (g *Group) ordinaryReplace(old *groupMember, id string, in Join) {
 	o := &g.ordinary
 	g.answerWaiting(old, ErrFencedInstanceID)
@@ -248,7 +248,9 @@ func (g *Group) ordinaryReplace(old *groupMember, id string, in Join) {
 	g.answerJoin(&m, in.Token)
 	last := &g.out.Replies[len(g.out.Replies)-1]
 	if body, ok := last.Body.(JoinReply); ok && o.leader == id {
-		body.SkipAssignment = true
+		if body.SkipAssignment = in.SkipsAssignment; !in.SkipsAssignment {
+			body.Leader, body.Members = old.id, nil
+		}
 		last.Body = body
 	}
 }

@@ -308,6 +308,9 @@ func (g *Group) wish(m *groupMember, in ConsumerHeartbeat) (changed bool) {
 		c.assignor = set(c.assignor, *in.Assignor)
 		changed = g.consumer != nil
 	}
+	if in.Epoch != EpochJoin && in.Topics == nil && in.Regex == nil {
+		return changed // it reads what it read before
+	}
 	return g.resolve(m) || changed
 }
 

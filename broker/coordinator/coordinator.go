@@ -53,7 +53,9 @@ type Join struct {
 	// NewMemberID is the id that the member gets if it has none yet: client id, a dash and something random.
 	NewMemberID string
 	// RequireMemberID says that the client knows KIP-394 (JoinGroup v4): a first join is answered with MEMBER_ID_REQUIRED.
-	RequireMemberID  bool
+	RequireMemberID bool
+	// SkipsAssignment says that the client knows KIP-814 (JoinGroup v9): it can be told that it leads and need not plan.
+	SkipsAssignment  bool
 	SessionTimeout   time.Duration
 	RebalanceTimeout time.Duration
 	ProtocolType     string

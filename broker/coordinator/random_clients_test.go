@@ -65,6 +65,7 @@ func (s *simulation) newClient(i int) *simClient {
 	c.template = Join{
 		Client:           client,
 		RequireMemberID:  s.rng.IntN(2) == 0,
+		SkipsAssignment:  s.rng.IntN(2) == 0,
 		SessionTimeout:   time.Duration(6+s.rng.IntN(24)) * time.Second,
 		RebalanceTimeout: rebalance,
 		ProtocolType:     consumerProtocol,

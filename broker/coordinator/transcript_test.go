@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the answers into the transcripts"
 // member id and generation as real ones do:
 //
 //	0s  a joins range topics=orders     protocols and their metadata as NAME or NAME:METADATA; owned=orders:0-3 instance=I host=IP client=C
-//	                                    session=D rebalance=D kip394 id=MEMBER new=MEMBER type=T opaque (no subscription)
+//	                                    session=D rebalance=D kip394 v8 id=MEMBER new=MEMBER type=T opaque (no subscription)
 //	1s  a syncs plan=a:x,b:y            gen=N protocol=P; shares=a@orders:0-2|b@orders:3-5 is a plan of the consumer protocol
 //	1s  a beats                         gen=N id=MEMBER
 //	1s  a commits orders:0=5            gen=N id=MEMBER meta=N (bytes)
@@ -268,6 +268,7 @@ func (tr *transcript) joinOf(who *talker, args arguments) Join {
 	who.joins++
 	in.Token = tr.ask(who, "join")
 	in.NewMemberID = fmt.Sprintf("%s-%d", who.name, who.joins)
+	in.SkipsAssignment = !slices.Contains(args.plain, "v8")
 	if id := args.named["new"]; id != "" {
 		in.NewMemberID = id
 	}
@@ -304,6 +305,7 @@ func (tr *transcript) joinOf(who *talker, args arguments) Join {
 			in.RequireMemberID = true
 		case "opaque":
 			in.Subscription = nil
+		case "v8":
 		default:
 			name, metadata, _ := strings.Cut(p, ":")
 			protocols = append(protocols, Protocol{Name: name, Metadata: []byte(metadata)})

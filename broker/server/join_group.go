@@ -82,6 +82,7 @@ func joinInput(token coordinator.Token, r *request, req *kmsg.JoinGroupRequest) 
 		Client:           clientOf(r, req.MemberID, req.InstanceID),
 		NewMemberID:      newMemberID(r.clientID),
 		RequireMemberID:  r.version >= 4,
+		SkipsAssignment:  r.version >= 9,
 		SessionTimeout:   millis(req.SessionTimeoutMillis),
 		RebalanceTimeout: millis(req.RebalanceTimeoutMillis),
 		ProtocolType:     req.ProtocolType,
