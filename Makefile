@@ -47,7 +47,7 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@echo "test: hack/tools, test/bench, test/conformance"
 	@go -C hack/tools test ./img
 	@go -C test/bench test ./...
-	@go -C test/conformance test . ./check ./page ./suites
+	@go -C test/conformance test . ./check ./groups ./page ./suites
 
 .PHONY: e2e
 e2e: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite on a real cluster (CLUSTER=local|kind|current; KEEP=1 leaves the cluster up)
@@ -73,12 +73,16 @@ cover: ## the unit tests' and the envtest suite's coverage, in cover.out
 	go tool cover -func=cover.out | tail -n 1
 
 .PHONY: bench
-bench: ## this broker beside Kafka, kfake, Redis, NATS and the disk, written to docs/benchmarks.md (QUICK=1; BENCH=REGEXP of works; test/bench/bench.sh says more)
+bench: ## this broker beside Kafka, kfake, Redis, NATS and the disk, written to docs/benchmarks.md (QUICK=1; BENCH=REGEXP of works, rebalance for groups alone; test/bench/bench.sh says more)
 	@BENCH='$(value BENCH)' VERSION='$(VERSION)' test/bench/bench.sh
 
 .PHONY: microbench
 microbench: ## the packages' own benchmarks (BENCH=REGEXP picks some)
 	go test -run '^$$' -bench '$(or $(value BENCH),.)' -benchmem ./broker/...
+
+.PHONY: assigners
+assigners: ## the assigners beside their peers: plans, times and allocations, written to docs/assigners.md
+	go test ./broker/assigner -run '^TestTheManualsTables$$' -update
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME inputs (5000x; or a time, such as 1m)
@@ -89,13 +93,13 @@ soak: ## the crash tests and random runs, with new seeds over and over, for SOAK
 	hack/soak.sh $(SOAKTIME)
 
 .PHONY: conformance
-conformance: build ## unmodified clients against one broker and three, written to docs/clients.md (CLIENTS=NAME,... picks some; HELP=1 says more)
+conformance: build ## unmodified clients against one broker and three, written to docs/clients.md (CLIENTS=NAME,... picks some; BOOTSTRAP=HOST:PORT runs them against any brokers; HELP=1 says more)
 	@assets=$$(hack/envtest-assets.sh); \
 	go -C test/conformance build -o $(BIN)/conformance .; \
-	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(CONFORMANCE_ARGS)
+	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(CONFORMANCE_ARGS)
 
 .PHONY: conformance-suites
-conformance-suites: build ## the tests that the authors of Go clients wrote, written to docs/clients.md (SUITES=NAME,... picks some; HELP=1 says more)
+conformance-suites: build ## the tests that the authors of clients wrote, written to docs/clients.md (SUITES=NAME,... picks some; HELP=1 says more)
 	@assets=$$(hack/envtest-assets.sh); \
 	go -C test/conformance build -o $(BIN)/conformance-suites ./suites; \
 	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance-suites $(if $(HELP),--help) $(if $(SUITES),--suites $(SUITES)) $(SUITES_ARGS)

@@ -38,6 +38,21 @@ func unequalInput(partitions, members int) Input {
 	return in
 }
 
+// zonedInput returns a group of one topic whose members and leaders are spread over three zones.
+func zonedInput(partitions, members int) Input {
+	in := benchInput(partitions, members, 1)
+	zones := []string{"a", "b", "c"}
+	for i := range in.Members {
+		in.Members[i].Zone = zones[i%3]
+	}
+	leaders := make([]string, partitions)
+	for i := range leaders {
+		leaders[i] = zones[i*7/5%3]
+	}
+	in.Zones = map[string][]string{"topic-0": leaders}
+	return in
+}
+
 // situation is a group before a plan is made.
 type situation struct {
 	name string
@@ -64,6 +79,7 @@ func benchmarkAssigner(b *testing.B, a Assigner) {
 		{"10000x1000", func() Input { return benchInput(10_000, 1000, 1) }},
 		{"10000x1000-100topics", func() Input { return benchInput(10_000, 1000, 100) }},
 		{"10000x1000-5subscriptions", func() Input { return unequalInput(10_000, 1000) }},
+		{"10000x1000-3zones", func() Input { return zonedInput(10_000, 1000) }},
 		{"1000000x10000", func() Input { return benchInput(1_000_000, 10_000, 1) }},
 	} {
 		b.Run(size.name, func(b *testing.B) {

@@ -30,6 +30,7 @@ type problem struct {
 	// if there is nothing to prefer.
 	zones      []int32
 	memberZone []int32
+	zoneCount  int
 	// weight holds what each partition weighs, nil if all weigh the same.
 	weight []int32
 	// load holds each member's number of partitions. Invariant: load[m] is the number of g with owner[g] == m.

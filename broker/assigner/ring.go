@@ -70,7 +70,7 @@ func newRing(members []int32, hashes []uint64) *ring {
 }
 
 // sectionSlots is about how many slots a section of the ring has; they fit into a processor's first cache.
-const sectionSlots = 128
+const sectionSlots = 256
 
 // sections returns by how much to shift a point for the number of its section.
 func (r *ring) sections() uint {

@@ -35,32 +35,31 @@ func (p *problem) findKinds() ([]kind, []int32) {
 	}
 	var kinds []kind
 	of := make([]int32, len(p.owner))
-	known := make(map[string]int32)
+	known := make(map[string][]int32) // the kinds of a set of readers, by zone
 	var key []byte
 	for t := range p.topics {
 		key = key[:0]
 		for _, s := range readers[t] {
 			key = binary.BigEndian.AppendUint32(key, uint32(s))
 		}
-		prefix := len(key)
-		last, zone := int32(none), int32(none)
+		byZone := known[string(key)]
+		if byZone == nil {
+			byZone = slices.Repeat([]int32{none}, p.zoneCount+1)
+			known[string(key)] = byZone
+		}
 		for g := p.start[t]; g < p.start[t+1]; g++ {
-			if z := p.zone(g); last == none || z != zone {
-				zone = z
-				key = binary.BigEndian.AppendUint32(key[:prefix], uint32(zone))
-				k, ok := known[string(key)]
-				if !ok {
-					k = int32(len(kinds))
-					known[string(key)] = k
-					kinds = append(kinds, kind{readers: readers[t], zone: zone})
-				}
-				if i := len(kinds[k].topics) - 1; i < 0 || kinds[k].topics[i] != int32(t) {
-					kinds[k].topics = append(kinds[k].topics, int32(t))
-				}
-				last = k
+			zone := p.zone(g)
+			k := byZone[zone+1]
+			if k == none {
+				k = int32(len(kinds))
+				byZone[zone+1] = k
+				kinds = append(kinds, kind{readers: readers[t], zone: zone})
 			}
-			of[g] = last
-			kinds[last].count++
+			if i := len(kinds[k].topics) - 1; i < 0 || kinds[k].topics[i] != int32(t) {
+				kinds[k].topics = append(kinds[k].topics, int32(t))
+			}
+			of[g] = k
+			kinds[k].count++
 		}
 	}
 	return kinds, of

@@ -34,7 +34,7 @@ func (p *problem) numberZones(members []Member, zones map[string][]string) {
 		}
 	}
 	if matter {
-		p.zones = leaders
+		p.zones, p.zoneCount = leaders, len(number)
 	}
 }
 

@@ -81,7 +81,7 @@ func (g *Group) prepareRebalance() {
 // rebalanceTimeout is the longest of the members'.
 func (g *Group) rebalanceTimeout() time.Duration {
 	var longest time.Duration
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		longest = max(longest, m.rebalanceTimeout)
 	}
 	return longest
@@ -115,7 +115,7 @@ func (g *Group) completeIfAllJoined() {
 	if g.ordinary.state != StatePreparingRebalance || (waits && len(g.members) > 0) {
 		return
 	}
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		if !m.join.waiting {
 			return
 		}
@@ -188,13 +188,13 @@ func (g *Group) answerJoin(m *groupMember, t Token) {
 // chooseProtocol is the protocol that most members prefer of those that all offer; of several the first by name.
 func (g *Group) chooseProtocol() string {
 	offers := map[string]int{}
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		for _, p := range m.protocols {
 			offers[p.Name]++
 		}
 	}
 	votes := map[string]int{}
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		for _, p := range m.protocols {
 			if offers[p.Name] == len(g.members) {
 				votes[p.Name]++

@@ -269,7 +269,7 @@ func (g *Group) nextDeadline() time.Time {
 	for _, at := range g.pending {
 		next = earliest(next, at)
 	}
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		next = earliest(next, earliest(m.expiry(), m.syncDue))
 	}
 	next = earliest(next, g.expireNext)
@@ -277,7 +277,7 @@ func (g *Group) nextDeadline() time.Time {
 	case g.managed != nil:
 		return earliest(next, g.nextFence())
 	case g.consumer != nil:
-		for _, m := range g.members {
+		for _, m := range g.sorted {
 			next = earliest(next, m.overdue())
 		}
 		return earliest(next, g.consumer.due)

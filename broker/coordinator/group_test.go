@@ -186,3 +186,24 @@ func TestContradictoryPlan(t *testing.T) {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 }
+
+// A group that has not been told of the topics yet gives nothing away, and does not ask to be looked at again and again for that.
+func TestJoinBeforeTopics(t *testing.T) {
+	for name, interval := range map[string]time.Duration{"at once": 0, "after a while": 200 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			g := New("g", Options{AssignmentInterval: interval})
+			in := ConsumerHeartbeat{Token: 1, Client: Client{MemberID: "a"}, RebalanceTimeout: time.Minute, Topics: []string{"t"}, Owned: []TopicPartitions{}}
+			g.Step(epoch, in)
+			if out := g.Step(epoch.Add(time.Second), Tick{}); !out.Deadline.After(epoch.Add(time.Second)) {
+				t.Errorf("the deadline is %s after %s", out.Deadline.Sub(epoch), time.Second)
+			}
+			g.Step(epoch.Add(time.Second), Topics{Topics: map[string]Topic{"t": {ID: TopicID{1}, Partitions: 2}}})
+			in.Token, in.Epoch, in.Full = 2, 1, true
+			out := g.Step(epoch.Add(2*time.Second), in)
+			body, _ := out.Replies[len(out.Replies)-1].Body.(ConsumerHeartbeatReply)
+			if diff := cmp.Diff([]TopicPartitions{{Topic: "t", Partitions: []int32{0, 1}}}, body.Share); diff != "" {
+				t.Errorf("share (-want +got):\n%s\n%+v", diff, out)
+			}
+		})
+	}
+}

@@ -231,7 +231,7 @@ func (g *Group) seat(m *groupMember) {
 // managedState is the group's state by Kafka's names, from what its clients are at.
 func (g *Group) managedState() string {
 	state := StateEmpty
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		switch {
 		case g.needsRejoin(m):
 			return StatePreparingRebalance

@@ -298,17 +298,26 @@ func (g *Group) compatible(in Join) bool {
 	if id, ok := g.static[in.Client.InstanceID]; ok && in.Client.InstanceID != "" {
 		self = id
 	}
+	if m := g.members[self]; m != nil && !m.stale && m.protocolType == in.ProtocolType && sameNames(m.protocols, in.Protocols) {
+		return true // as it was before, and whoever came since had to be with it
+	}
 	offered := slices.Clone(in.Protocols)
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		if m.stale || m.id == self {
 			continue
 		}
 		if m.protocolType != in.ProtocolType {
 			return false
 		}
-		offered = slices.DeleteFunc(offered, func(p Protocol) bool { return !m.offers(p.Name) })
+		if !sameNames(m.protocols, offered) {
+			offered = slices.DeleteFunc(offered, func(p Protocol) bool { return !m.offers(p.Name) })
+		}
 	}
 	return len(offered) > 0
+}
+
+func sameNames(a, b []Protocol) bool {
+	return slices.EqualFunc(a, b, func(a, b Protocol) bool { return a.Name == b.Name })
 }
 
 // admit lets a new member in.

@@ -188,7 +188,7 @@ func (g *Group) deleteOffsets(in DeleteOffsets) {
 // reading is why a topic's offsets cannot be deleted, 0 if they can. What members read is known only of consumers.
 func (g *Group) reading(topic string) int16 {
 	code := ErrNone
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		switch {
 		case m.subscription == nil:
 			return ErrNonEmptyGroup

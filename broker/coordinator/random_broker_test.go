@@ -84,7 +84,13 @@ func (s *simulation) rebuild(records []Record) {
 	}
 	clear(s.open)
 	s.next = s.now // a group that was loaded is to be looked at
-	s.chk.restarted(records == nil)
+	deleted := records == nil
+	for _, r := range records {
+		if r.Kind == GroupRecord {
+			deleted = r.Deleted // the crash came right after it
+		}
+	}
+	s.chk.restarted(deleted)
 	s.step(Topics{Topics: s.topics})
 	if s.rng.IntN(4) == 0 && s.mix.managed {
 		s.plan = s.randomPlan(s.plan.Generation + 1)

@@ -37,7 +37,9 @@ type simClient struct {
 	plans       bool   // as a leader it makes a plan
 	phase       string // idle, joined or synced; of KIP-848's clients joining or member
 	leads       bool
-	assigned    []JoinMember
+	// watches are the topics as a leader knows them: it joins again when they change, for only a leader sees to that in a classic group.
+	watches  map[string]Topic
+	assigned []JoinMember
 
 	// Of a client of KIP-848:
 	beat ConsumerHeartbeat
@@ -92,7 +94,7 @@ func (s *simulation) self(c *simClient) Client {
 
 // forget makes a client one that has not begun.
 func (s *simulation) forget(c *simClient) {
-	c.id, c.generation, c.phase, c.reading, c.leads = "", -1, "idle", nil, false
+	c.id, c.generation, c.phase, c.reading, c.leads, c.watches = "", -1, "idle", nil, false, nil
 	c.target, c.full, c.dirty = nil, true, false
 	if c.consumer {
 		c.generation = EpochJoin
@@ -215,6 +217,9 @@ func (s *simulation) protocols(c *simClient, sub *Subscription) []Protocol {
 
 // properClassic is what a classic client does that behaves.
 func (s *simulation) properClassic(c *simClient) {
+	if c.phase == "synced" && c.watches != nil && !maps.Equal(c.watches, s.topics) {
+		c.phase = "idle"
+	}
 	switch c.phase {
 	case "idle":
 		in := c.template
@@ -303,6 +308,10 @@ func (s *simulation) hearClassic(c *simClient, in Input, r Reply) {
 	case JoinReply:
 		c.id, c.generation, c.phase = body.MemberID, body.Generation, "joined"
 		c.leads, c.assigned = body.Leader == body.MemberID && !body.SkipAssignment, body.Members
+		c.watches = nil
+		if body.Leader == body.MemberID {
+			c.watches = s.topics
+		}
 	case SyncReply:
 		share := flatten(body.Share)
 		if !body.Shared {

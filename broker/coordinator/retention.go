@@ -19,6 +19,13 @@ func (g *Group) expireBy(from time.Time) {
 	}
 }
 
+// lookForExpired sees to it that offsets are looked through that may have expired before they were loaded: a little later, when the group has heard whether it is managed.
+func (g *Group) lookForExpired() {
+	if len(g.offsets) > 0 && g.opts.OffsetsRetention > 0 {
+		g.expireNext = earliest(g.expireNext, g.now.Add(time.Second))
+	}
+}
+
 // expireOffsets removes the offsets that nobody has needed for the retention (KIP-211): in a group without members from when the last one left, and of a topic that no
 // member reads, or in a group that never had one, from when it was committed. What a member reads stays, and so does all of a managed group, which may have
 // been scaled to zero. A group that has lost its last offset and has no member is Dead.

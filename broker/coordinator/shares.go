@@ -38,11 +38,13 @@ type reader struct {
 	held map[assigner.Partition]bool
 	// moved is what of held is not in target, and since when.
 	moved map[assigner.Partition]time.Time
+	// asked is what of moved a classic member of a consumer group has been told to give up, by the answer to its SyncGroup: the time for that begins then, once.
+	asked map[assigner.Partition]bool
 	// since is, of a member that speaks KIP-848's protocol, the epoch in which it got each partition of held. It is not stored: after a restart that is the member's own.
 	since map[assigner.Partition]int32
 	// due is when the first of moved has to have been given up, once it was computed; nil after a change.
 	due *time.Time
-	// fenced is what was taken from the member after the handoff timeout, until it joins without it.
+	// fenced is what was taken from the member, after the handoff timeout or with its topic, until it joins without it.
 	fenced map[assigner.Partition]bool
 	// opaque marks a member from before the group was managed, until it joins again: what it reads is not known.
 	opaque bool
@@ -79,9 +81,19 @@ func (h *handoff) drop(m *groupMember, tp assigner.Partition) {
 	c := &m.client
 	delete(c.held, tp)
 	delete(c.moved, tp)
+	delete(c.asked, tp)
 	delete(c.since, tp)
 	delete(h.holders, tp)
 	c.due = nil
+}
+
+// takeAway ends a client's hold of a partition that it may still read: its commits for it are refused, and it cannot claim it.
+func (h *handoff) takeAway(m *groupMember, tp assigner.Partition) {
+	h.drop(m, tp)
+	if m.client.fenced == nil {
+		m.client.fenced = map[assigner.Partition]bool{}
+	}
+	m.client.fenced[tp] = true
 }
 
 // unblock ends the wait for a member from before the group was managed.
@@ -129,6 +141,7 @@ func (g *Group) settle(m *groupMember) {
 		switch {
 		case own:
 			delete(c.moved, tp)
+			delete(c.asked, tp)
 		case !noted:
 			if c.moved == nil {
 				c.moved = map[assigner.Partition]time.Time{}
@@ -152,11 +165,7 @@ func (g *Group) fence() {
 			if !g.due(since.Add(g.managed.handoffTimeout)) {
 				continue
 			}
-			g.handoff.drop(m, tp)
-			if c.fenced == nil {
-				c.fenced = map[assigner.Partition]bool{}
-			}
-			c.fenced[tp] = true
+			g.handoff.takeAway(m, tp)
 			taken++
 		}
 		if taken > 0 {
@@ -170,7 +179,7 @@ func (g *Group) fence() {
 // nextFence is when something is next to be taken from a client, zero for never.
 func (g *Group) nextFence() time.Time {
 	var next time.Time
-	for _, m := range g.members {
+	for _, m := range g.sorted {
 		if m.client.blocking {
 			next = earliest(next, m.client.blockingSince.Add(g.managed.handoffTimeout))
 		}

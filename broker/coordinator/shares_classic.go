@@ -91,10 +91,29 @@ func (g *Group) shareSync(m *groupMember, t Token) {
 		for _, tp := range c.last {
 			g.handoff.hold(m, tp)
 		}
+		g.ask(m)
 	}
 	share := slices.Clone(c.last)
 	share = slices.DeleteFunc(share, func(tp assigner.Partition) bool { return g.handoff.holders[tp] != m })
 	g.reply(t, ErrNone, SyncReply{ProtocolType: m.protocolType, Protocol: m.protocols[0].Name, Shared: true, Share: group(share)})
+}
+
+// ask begins the time that a classic member of a consumer group has to give up what its SyncGroup has just told it that it may no longer read: a cooperative one lets go of
+// that and joins again. What it was told before goes on.
+func (g *Group) ask(m *groupMember) {
+	c := &m.client
+	if g.consumer == nil {
+		return
+	}
+	for tp := range c.moved {
+		if c.asked[tp] {
+			continue
+		}
+		if c.asked == nil {
+			c.asked = map[assigner.Partition]bool{}
+		}
+		c.asked[tp], c.moved[tp], c.due = true, g.now, nil
+	}
 }
 
 // needsRejoin says whether a client would get something else now than it was told last.

@@ -171,9 +171,6 @@ func (g *Group) resume() {
 	if g.members[o.leader] == nil {
 		o.leader = ""
 	}
-	if len(g.offsets) > 0 {
-		g.expireNext = g.now // which of them have expired meanwhile is to be looked for
-	}
 	g.next = g.nextDeadline()
 }
 

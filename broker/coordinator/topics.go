@@ -3,8 +3,10 @@
 package coordinator
 
 import (
+	"fmt"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -20,12 +22,35 @@ type pattern struct {
 	topics []string
 }
 
-// compile makes an expression that matches whole names.
+// maxPatternWeight limits what an expression compiles to, in about as many instructions: matching takes that for each byte of a name.
+const maxPatternWeight = 10_000
+
+// compile makes an expression that matches whole names. RE2 does not backtrack, but a{1000} compiles to a thousand times as much as a, so that one that is too heavy is refused
+// before.
 func compile(expr string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(expr); err != nil { // a)|(b is none, though it would be one below
+	parsed, err := syntax.Parse(expr, syntax.Perl) // a)|(b is refused, though it would be taken below
+	if err != nil {
 		return nil, err
 	}
+	if w := weight(parsed); w > maxPatternWeight {
+		return nil, fmt.Errorf("it repeats too much: it compiles to %d instructions, and %d are allowed", w, maxPatternWeight)
+	}
 	return regexp.Compile(`\A(?:` + expr + `)\z`)
+}
+
+// weight is about how many instructions an expression compiles to. The parser bounds nested repetition, so that it cannot overflow.
+func weight(re *syntax.Regexp) int {
+	w := 1
+	if re.Op == syntax.OpLiteral {
+		w = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		w += weight(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		w *= max(re.Min, re.Max, 1)
+	}
+	return w
 }
 
 // matches returns the topics that an expression matches, sorted; none if it is not one.
@@ -72,6 +97,9 @@ func (g *Group) resolve(m *groupMember) (changed bool) {
 func (g *Group) adoptTopics(in Topics) {
 	before := g.topics
 	g.topics = in.Topics
+	if before == nil {
+		g.lookForExpired()
+	}
 	g.matchPatterns()
 	changed := before == nil
 	for _, m := range g.sorted {
@@ -147,9 +175,14 @@ func (g *Group) forgetTopics(gone map[string]bool) bool {
 	for _, m := range g.sorted {
 		c := &m.client
 		for tp := range c.held {
-			if gone[tp.Topic] {
+			if !gone[tp.Topic] {
+				continue
+			}
+			g.mark(m)
+			if m.consumer == nil { // it reads by the topic's name, until it is told anew
+				g.handoff.takeAway(m, tp)
+			} else {
 				g.handoff.drop(m, tp)
-				g.mark(m)
 			}
 		}
 	}
@@ -245,6 +278,7 @@ func (g *Group) assignerInput(previous assigner.Assignment) assigner.Input {
 // assign computes the targets of the members of a consumer group, and says whether one has changed.
 func (g *Group) assign() (changed bool) {
 	if g.topics == nil {
+		g.consumer.due = time.Time{} // who waits is answered when the topics are there
 		return false
 	}
 	previous := make(assigner.Assignment, len(g.sorted))

@@ -179,6 +179,28 @@ func TestWhatIsInFlightWhenAnAppendFailsCountsForNothing(t *testing.T) {
 	}
 }
 
+func TestAGroupIsListedWhoseLastStepIsNotStored(t *testing.T) {
+	t.Parallel()
+	b := startGroupBroker(t)
+	b.loaded()
+	a := b.joinConsumer("g", "a")
+	settle(t, a)
+	h := b.hosted("g")
+	release := b.engine.hold()
+	join, list := b.raw(), b.raw()
+	join.send(joinOf("g", "b"), 1)
+	h.undelivered(t, 1)
+	list.send(kmsg.NewPtrListGroupsRequest(), 4)
+	h.undelivered(t, 2)
+	b.engine.setBroken(storage.ErrFull)
+	release()
+	resp := kmsg.NewPtrListGroupsResponse()
+	resp.Version = 4
+	if err := list.receive(resp); err != nil || resp.ErrorCode != codeNone || len(resp.Groups) != 1 {
+		t.Errorf("the groups are %+v, %v, want g", resp, err)
+	}
+}
+
 func TestMembersStayWhenTheirCommitsFindNoRoom(t *testing.T) {
 	t.Parallel()
 	b := startGroupBroker(t)

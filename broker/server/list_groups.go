@@ -41,7 +41,8 @@ func stateOf(d coordinator.Description) string {
 	return d.State
 }
 
-// listGroups answers ListGroups: the groups that this broker coordinates, by id. While some are still being loaded it says so, and lists the others.
+// listGroups answers ListGroups: the groups that this broker coordinates, by id. While some are still being loaded, or cannot be told of, it says so, and lists the
+// others.
 func (s *Server) listGroups(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.ListGroupsRequest)
 	resp := kmsg.NewPtrListGroupsResponse()
@@ -61,7 +62,15 @@ func (s *Server) listGroups(ctx context.Context, r *request) kmsg.Response {
 		}
 	}
 	for _, g := range groups { // what some of them wait for is stored at the same time
-		if <-g.stored == codeNone && g.known && matches(req.StatesFilter, g.GroupState) && matches(req.TypesFilter, g.GroupType) {
+		code := <-g.stored
+		if code != codeNone { // nothing counts that was not stored: the group is there as it is on disk
+			g = listGroup(ctx, g.hosted)
+			code = <-g.stored
+		}
+		switch {
+		case code != codeNone: // the list is not whole
+			resp.ErrorCode = code
+		case g.known && matches(req.StatesFilter, g.GroupState) && matches(req.TypesFilter, g.GroupType):
 			resp.Groups = append(resp.Groups, *g.ListGroupsResponseGroup)
 		}
 	}
@@ -72,6 +81,7 @@ func (s *Server) listGroups(ctx context.Context, r *request) kmsg.Response {
 // listedGroup is a group as it is listed, if it is known and that is stored.
 type listedGroup struct {
 	*kmsg.ListGroupsResponseGroup
+	hosted *hosted
 	known  bool
 	stored <-chan int16
 }
@@ -86,7 +96,7 @@ func listGroup(ctx context.Context, h *hosted) listedGroup {
 			group.ProtocolType = consumerProtocol
 		}
 	})
-	return listedGroup{&group, known, stored}
+	return listedGroup{&group, h, known, stored}
 }
 
 // matches says whether a filter lets a value through; an empty one lets all through.
