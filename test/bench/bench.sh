@@ -3,13 +3,14 @@
 #
 #   BENCH      a regular expression of the works (see test/bench/work.go); all if empty
 #   PEERS      one of the peers: ringmaster-flush, ringmaster-os, kafka-flush, kafka-os, kfake-memory, kfake-flush, redis-always,
-#              redis-everysec, nats-always, nats-default, disk-flush, disk-os
+#              redis-everysec, nats-always, nats-default, disk-flush, disk-os; of groups ringmaster-groups and kafka-groups
 #   QUICK      a few works and peers, in less than three minutes
 #   BENCH_DIR  a directory on the disk to measure; /var/tmp if empty
 #   PROFILE    a directory for perf's profiles of this project's broker
 #   BENCH_ARGS more flags; -h lists them
 #
-# A run of everything writes docs/benchmarks.md; any other prints its report alone.
+# The report is printed, and each of the two parts of docs/benchmarks.md is written whose works were all done as they are: both by a run of everything, that of
+# consumer groups by BENCH=rebalance (about 5 minutes).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 out=$PWD/bin/bench
@@ -18,7 +19,7 @@ args=(-dir "${BENCH_DIR:-/var/tmp}" -ringmaster "$out/ringmaster" -kafka "$jars"
 [[ -z ${QUICK:-} ]] || args+=(-quick)
 [[ -z ${BENCH:-} ]] || args+=(-works "$BENCH")
 [[ -z ${PEERS:-} ]] || args+=(-peers "$PEERS")
-[[ -n ${QUICK:-}${BENCH:-}${PEERS:-}${PROFILE:-}${BENCH_ARGS:-} ]] || args+=(-doc docs/benchmarks.md)
+[[ -n ${QUICK:-}${PEERS:-}${PROFILE:-}${BENCH_ARGS:-} ]] || args+=(-doc docs/benchmarks.md)
 if [[ -n ${PROFILE:-} ]]; then
   mkdir -p "$PROFILE"
   args+=(-profile "$PROFILE")
@@ -26,7 +27,7 @@ fi
 read -ra more <<<"${BENCH_ARGS:-}"
 
 wanted() { [[ -z ${PEERS:-} ]] || grep -qE -- "$PEERS" < <(printf '%s\n' "$@"); }
-if wanted kafka-flush kafka-os; then
+if wanted kafka-flush kafka-os kafka-groups; then
   hack/install-deps.sh java
   version=$(sed -n 's:.*<version>\(.*\)</version><!-- Kafka -->.*:\1:p' test/bench/kafka/pom.xml)
   if [[ ! -f $jars/kafka_2.13-$version.jar ]]; then

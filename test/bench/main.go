@@ -60,7 +60,7 @@ func mainErr(ctx context.Context) error {
 	flag.StringVar(&o.ringmaster, "ringmaster", "bin/ringmaster", "this project's binary")
 	flag.StringVar(&o.kafka, "kafka", "bin/bench/kafka", "the `DIR` of Kafka's jars")
 	flag.StringVar(&o.json, "o", "", "also write the samples as JSON to this `FILE`")
-	flag.StringVar(&o.doc, "doc", "", "also write the report into this `FILE`, between its marked lines")
+	flag.StringVar(&o.doc, "doc", "", "also write the sections that were done whole into this `FILE`, between their marked lines")
 	flag.BoolVar(&o.quick, "quick", false, "a few works, with this project's broker, Kafka, kfake and the disk, in less than three minutes")
 	flag.StringVar(&o.profile, "profile", "", "write perf profiles of this project's broker to this `DIR`")
 	flag.Parse()
@@ -101,38 +101,64 @@ func (o *options) run(ctx context.Context) (err error) {
 			}
 		}
 	}()
-	if err := r.open(ctx, chosen); err != nil {
+	works := slices.DeleteFunc(allWorks(), func(w work) bool { return !picked.MatchString(w.Name) || o.quick && !w.Quick })
+	for i := range works {
+		if w := &works[i]; o.quick && w.Limit > 0 {
+			w.Limit = quickLimit
+		}
+	}
+	if err := r.open(ctx, chosen, works); err != nil {
 		return err
 	}
 	if err := r.warm(ctx); err != nil {
 		return err
 	}
 	machine := o.machine(ctx)
-	works := slices.DeleteFunc(allWorks(), func(w work) bool { return !picked.MatchString(w.Name) || o.quick && !w.Quick })
 	err = r.run(ctx, works)
 	r.say("done in %s", since(r.started))
-	return errors.Join(err, o.report(ctx, &report{machine, o.settings(), works, r.samples}))
+	return errors.Join(err, o.report(ctx, r, machine, works))
 }
 
 // report prints what was found, and writes it where that is asked for.
-func (o *options) report(ctx context.Context, found *report) error {
-	if len(found.Samples) == 0 {
+func (o *options) report(ctx context.Context, r *runner, machine []fact, works []work) error {
+	var all []*report
+	for _, s := range sections {
+		found := &report{section: s, Machine: machine, Settings: o.settings()}
+		if s.heading == groupHeading {
+			found.Settings = groupSettings(o)
+		}
+		for i := range works {
+			if s.holds(&works[i]) {
+				found.Works = append(found.Works, works[i])
+			}
+		}
+		for _, one := range r.samples {
+			if slices.ContainsFunc(found.Works, func(w work) bool { return w.Name == one.Work }) {
+				found.Samples = append(found.Samples, one)
+			}
+		}
+		if len(found.Samples) == 0 {
+			continue
+		}
+		all = append(all, found)
+		if _, err := os.Stdout.Write(found.markdown()); err != nil {
+			return fmt.Errorf("print the report: %w", err)
+		}
+		if o.doc != "" && ctx.Err() == nil && !o.quick && found.whole(r) {
+			if err := found.write(o.doc); err != nil {
+				return err
+			}
+		}
+	}
+	if o.json == "" || len(all) == 0 {
 		return nil
 	}
-	if _, err := os.Stdout.Write(found.markdown()); err != nil {
-		return fmt.Errorf("print the report: %w", err)
+	b, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
 	}
-	if o.json != "" {
-		b, err := json.MarshalIndent(found, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the report: %w", err)
-		}
-		if err := os.WriteFile(o.json, append(b, '\n'), 0o600); err != nil {
-			return fmt.Errorf("write the report: %w", err)
-		}
+	if err := os.WriteFile(o.json, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the report: %w", err)
 	}
-	if whole := ctx.Err() == nil; o.doc == "" || !whole {
-		return nil
-	}
-	return found.write(o.doc)
+	return nil
 }

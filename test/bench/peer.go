@@ -65,6 +65,17 @@ func (s *server) start(ctx context.Context, dir string) error {
 	return nil
 }
 
+// restart kills it and starts it again with its data, at its address.
+func (s *server) restart(ctx context.Context) error {
+	s.process.kill()
+	process, err := startProcess(ctx, s.dir, s.command(s.dir, s.address), func(ctx context.Context) error { return s.ask(ctx, s.address) })
+	if err != nil {
+		return fmt.Errorf("start %s again: %w", s.title, err)
+	}
+	s.process = process
+	return nil
+}
+
 // stop stops it, if it runs.
 func (s *server) stop() {
 	if s.process != nil {
@@ -88,22 +99,25 @@ func (o *options) servers() (map[string]func() *server, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	return map[string]func() *server{
-		ringmasterTitle: func() *server { return newRingmaster(o.ringmaster) },
-		kafkaTitle:      func() *server { return newKafka(o.kafka) },
-		kfakeMemory:     func() *server { return newKfake(kfakeMemory, self, false) },
-		kfakeFlush:      func() *server { return newKfake(kfakeFlush, self, true) },
-		redisAlways:     func() *server { return newRedis(redisAlways, "always") },
-		redisEverysec:   func() *server { return newRedis(redisEverysec, "everysec") },
-		natsAlways:      func() *server { return newNATS(natsAlways, self, true) },
-		natsDefault:     func() *server { return newNATS(natsDefault, self, false) },
+		ringmasterTitle: func() *server { return newRingmaster(ringmasterTitle, o.ringmaster) },
+		kafkaTitle:      func() *server { return newKafka(kafkaTitle, o.kafka, "") },
+		// Groups have brokers of their own: thousands of partitions and a killed broker are nothing that the other works should notice.
+		ringmasterGroups: func() *server { return newRingmaster(ringmasterGroups, o.ringmaster, ringmasterGroupFlags...) },
+		kafkaGroups:      func() *server { return newKafka(kafkaGroups, o.kafka, kafkaGroupConfig) },
+		kfakeMemory:      func() *server { return newKfake(kfakeMemory, self, false) },
+		kfakeFlush:       func() *server { return newKfake(kfakeFlush, self, true) },
+		redisAlways:      func() *server { return newRedis(redisAlways, "always") },
+		redisEverysec:    func() *server { return newRedis(redisEverysec, "everysec") },
+		natsAlways:       func() *server { return newNATS(natsAlways, self, true) },
+		natsDefault:      func() *server { return newNATS(natsDefault, self, false) },
 	}, nil
 }
 
 // flushNever leaves it to the operating system when a topic's records are written to disk.
 const flushNever = "9223372036854775807"
 
-// open starts the servers of the chosen peers.
-func (r *runner) open(ctx context.Context, chosen *regexp.Regexp) error {
+// open starts the servers of the chosen peers that the works are done with.
+func (r *runner) open(ctx context.Context, chosen *regexp.Regexp, works []work) error {
 	servers := make(map[string]*server)
 	get := func(title string) *server {
 		if servers[title] == nil {
@@ -126,14 +140,19 @@ func (r *runner) open(ctx context.Context, chosen *regexp.Regexp) error {
 		natsDefault:   func(n string) peer { return &natsPeer{n, get(n)} },
 		diskFlush:     func(n string) peer { return &diskPeer{n, filepath.Join(r.dir, "disk"), true} },
 		diskOS:        func(n string) peer { return &diskPeer{n, filepath.Join(r.dir, "disk"), false} },
+
+		ringmasterGroups: func(n string) peer { return &kafkaPeer{n, get(n), nil} },
+		kafkaGroups:      func(n string) peer { return &kafkaPeer{n, get(n), nil} },
 	}
-	for _, name := range everyone {
-		if chosen.MatchString(name) {
+	names := slices.Concat(everyone, groupPeers)
+	for _, name := range names {
+		worked := slices.ContainsFunc(works, func(w work) bool { return slices.Contains(w.Peers, name) })
+		if worked && chosen.MatchString(name) {
 			r.peers = append(r.peers, all[name](name))
 		}
 	}
 	if len(r.peers) == 0 {
-		return fmt.Errorf("-peers: there is none of that name; there are %s", strings.Join(everyone, ", "))
+		return fmt.Errorf("-peers and -works leave nothing to do; the peers are %s", strings.Join(names, ", "))
 	}
 	for _, title := range sortedKeys(servers) {
 		r.say("starting %s", title)

@@ -50,12 +50,12 @@ func (p *kafkaPeer) fanOut(ctx context.Context, topic string, w *work, m *meter)
 	return g.Wait()
 }
 
-// newRingmaster returns this project's broker, one on its own.
-func newRingmaster(binary string) *server {
+// newRingmaster returns this project's broker, one on its own, with more flags.
+func newRingmaster(title, binary string, more ...string) *server {
 	return &server{
-		title: ringmasterTitle,
+		title: title,
 		command: func(dir, address string) *exec.Cmd {
-			return exec.Command(binary, "broker", "--data-dir", filepath.Join(dir, "data"), "--listen", address)
+			return exec.Command(binary, append([]string{"broker", "--data-dir", filepath.Join(dir, "data"), "--listen", address}, more...)...)
 		},
 		ask: askKafka,
 	}
@@ -100,21 +100,21 @@ var javaOptions = []string{
 	"-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true",
 }
 
-// newKafka returns Apache Kafka from a directory of its jars.
-func newKafka(jars string) *server {
+// newKafka returns Apache Kafka from a directory of its jars; more is added to its configuration.
+func newKafka(title, jars, more string) *server {
 	java := func(dir string, args ...string) *exec.Cmd {
 		all := append(append([]string{}, javaOptions...), "-Dlog4j2.configurationFile="+filepath.Join(dir, "log4j2.xml"), "-cp", filepath.Join(jars, "*"))
 		return exec.Command("java", append(all, args...)...)
 	}
 	config := func(dir string) string { return filepath.Join(dir, "server.properties") }
 	return &server{
-		title: kafkaTitle,
+		title: title,
 		prepare: func(ctx context.Context, dir, address string) error {
 			controller, err := freeAddress(ctx)
 			if err != nil {
 				return err
 			}
-			text := strings.NewReplacer("BROKER_ADDRESS", address, "CONTROLLER_ADDRESS", controller, "LOG_DIRS", filepath.Join(dir, "data")).Replace(kafkaConfig)
+			text := strings.NewReplacer("BROKER_ADDRESS", address, "CONTROLLER_ADDRESS", controller, "LOG_DIRS", filepath.Join(dir, "data")).Replace(kafkaConfig) + more
 			if err := os.WriteFile(config(dir), []byte(text), 0o600); err != nil {
 				return fmt.Errorf("write Kafka's configuration: %w", err)
 			}

@@ -12,14 +12,32 @@ import (
 	"time"
 )
 
-// Between these lines of a document the report is written.
-const (
-	reportBegin = "<!-- bench: begin; \"make bench\" writes what is between these lines -->"
-	reportEnd   = "<!-- bench: end -->"
-)
+// section is a part of the document that is written by itself, between two marked lines, by a run that did all of its works.
+type section struct {
+	begin, end string
+	// heading is that of its parts.
+	heading string
+	holds   func(w *work) bool
+}
 
-// report is what a run found.
+// groupHeading is that of the section of groups.
+const groupHeading = "###"
+
+// sections are the parts of the document.
+var sections = []section{
+	{
+		"<!-- bench: begin; \"make bench\" writes what is between these lines -->", "<!-- bench: end -->", "##",
+		func(w *work) bool { return w.Kind != kindGroup },
+	},
+	{
+		"<!-- rebalance: begin; \"make bench\" and \"BENCH=rebalance make bench\" write what is between these lines -->", "<!-- rebalance: end -->", groupHeading,
+		func(w *work) bool { return w.Kind == kindGroup },
+	},
+}
+
+// report is what a run found of a section.
 type report struct {
+	section  section
 	Machine  []fact    `json:"machine"`
 	Settings []fact    `json:"settings"`
 	Works    []work    `json:"works"`
@@ -35,20 +53,37 @@ type fact struct {
 // markdown writes the report as a part of a document.
 func (r *report) markdown() []byte {
 	var b bytes.Buffer
-	b.WriteString("## Targets\n\n")
+	part := func(title string) { fmt.Fprintf(&b, "\n%s %s\n\n", r.section.heading, title) }
+	part("Targets")
 	r.targets(&b)
-	b.WriteString("\n## Machine\n\n")
+	part("Machine")
 	facts(&b, r.Machine)
-	b.WriteString("\n## Settings\n\n")
+	part("Settings")
 	facts(&b, r.Settings)
-	b.WriteString("\n## Results\n\nEach figure is the median of its rounds; behind MB/s are the lowest and the highest round.\n")
+	part("Results")
+	b.WriteString("Each figure is the median of its rounds where it does not say otherwise; behind MB/s are the lowest and the highest round.\n")
 	for i := range r.Works {
 		if r.has(&r.Works[i]) {
 			r.table(&b, &r.Works[i])
 		}
 	}
 	r.failures(&b)
-	return b.Bytes()
+	return bytes.TrimPrefix(b.Bytes(), []byte("\n"))
+}
+
+// whole says whether all works of the section were done with all their peers.
+func (r *report) whole(run *runner) bool {
+	works := 0
+	for _, w := range allWorks() {
+		if !r.section.holds(&w) {
+			continue
+		}
+		works++
+		if slices.ContainsFunc(w.Peers, func(name string) bool { return run.peer(name) == nil }) {
+			return false
+		}
+	}
+	return works == len(r.Works)
 }
 
 // facts writes a list.
@@ -68,20 +103,20 @@ func (r *report) targets(b *bytes.Buffer) {
 		}
 	}
 	fmt.Fprintf(b, "%d of %d are met.\n\n", passed, len(all))
-	b.WriteString("| target | work | medians | is | should be | |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| target | work | figures | is | should be | |\n|---|---|---|---|---|---|\n")
 	for i := range all {
 		t := &all[i]
-		sign, format := "≥", "%.2f"
+		sign, value := "≥", fmt.Sprintf("%.2f", t.value)
 		if t.atMost {
 			sign = "≤"
 		}
-		medians := figure(t.mine) + " " + t.unit
+		figures := figure(t.mine) + " " + t.unit
 		if t.of != "" {
-			medians = fmt.Sprintf("%s : %s %s", figure(t.mine), figure(t.theirs), t.unit)
+			figures = fmt.Sprintf("%s : %s %s", figure(t.mine), figure(t.theirs), t.unit)
 		} else {
-			format = "%.0f"
+			value = figure(t.value)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | "+format+" | %s %g | %s |\n", t.what, t.work, medians, t.value, sign, t.bound, t.verdict())
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s %g | %s |\n", t.what, t.work, figures, value, sign, t.bound, t.verdict())
 	}
 }
 
@@ -137,7 +172,11 @@ func columns(kind string) []column {
 // table writes a work's table.
 func (r *report) table(b *bytes.Buffer, w *work) {
 	loads := figures(r.Samples, w.Name, "", func(s *sample) float64 { return s.Load })
-	fmt.Fprintf(b, "\n### %s\n\nThe machine's load average was %.1f to %.1f.\n\n", strings.ToUpper(w.Name[:1])+w.Name[1:], slices.Min(loads), slices.Max(loads))
+	fmt.Fprintf(b, "\n#%s %s\n\nThe machine's load average was %.1f to %.1f.\n\n", r.section.heading, strings.ToUpper(w.Name[:1])+w.Name[1:], slices.Min(loads), slices.Max(loads))
+	if w.Kind == kindGroup {
+		r.groupTable(b, w)
+		return
+	}
 	cols := columns(w.Kind)
 	head, rule := "| |", "|---|"
 	if w.Kind != kindStart {
@@ -171,7 +210,7 @@ func (r *report) failures(b *bytes.Buffer) {
 			continue
 		}
 		if first {
-			b.WriteString("\n### Not measured\n\n")
+			fmt.Fprintf(b, "\n#%s Not measured\n\n", r.section.heading)
 			first = false
 		}
 		line, _, _ := strings.Cut(s.Error, "\n")
@@ -179,18 +218,18 @@ func (r *report) failures(b *bytes.Buffer) {
 	}
 }
 
-// write puts the report between the marked lines of a document.
+// write puts the report between its section's marked lines of a document.
 func (r *report) write(path string) error {
 	doc, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the document: %w", err)
 	}
-	before, rest, ok := bytes.Cut(doc, []byte(reportBegin))
-	_, after, ok2 := bytes.Cut(rest, []byte(reportEnd))
+	before, rest, ok := bytes.Cut(doc, []byte(r.section.begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(r.section.end))
 	if !ok || !ok2 {
-		return fmt.Errorf("%s has no lines %q and %q", path, reportBegin, reportEnd)
+		return fmt.Errorf("%s has no lines %q and %q", path, r.section.begin, r.section.end)
 	}
-	text := bytes.Join([][]byte{before, []byte(reportBegin + "\n\n"), r.markdown(), []byte("\n" + reportEnd), after}, nil)
+	text := bytes.Join([][]byte{before, []byte(r.section.begin + "\n\n"), r.markdown(), []byte("\n" + r.section.end), after}, nil)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return errors.Join(errors.New("write the document"), err)
 	}

@@ -15,7 +15,8 @@ func found() *report {
 		return &sample{Work: baseWork, Peer: peer, Round: round, Seconds: 1, Records: mb, Bytes: mb * 1e6, ServerCPU: 1, P99: 3}
 	}
 	return &report{
-		Works: allWorks(),
+		section: sections[0],
+		Works:   allWorks(),
 		Samples: []*sample{
 			produced(ringmasterFlush, 0, 100), produced(ringmasterFlush, 1, 300), produced(ringmasterFlush, 2, 200),
 			produced(kafkaFlush, 0, 100), produced(diskFlush, 0, 400),
@@ -57,7 +58,7 @@ func TestTheReportSaysWhatWasNotMeasured(t *testing.T) {
 
 func TestTheReportReplacesTheOneBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "doc.md")
-	if err := os.WriteFile(path, []byte("before\n"+reportBegin+"\nold\n"+reportEnd+"\nafter\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("before\n"+sections[0].begin+"\nold\n"+sections[0].end+"\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -50,7 +50,17 @@ func (r *runner) run(ctx context.Context, works []work) error {
 			continue
 		}
 		r.say("%s (load average %.1f)", w.Name, loadAverage())
-		for round := range r.rounds {
+		if w.Kind == kindGroup {
+			r.prepareGroups(ctx, w)
+		}
+		begin, rounds := time.Now(), r.rounds
+		if w.Rounds > 0 {
+			rounds = w.Rounds
+		}
+		for round := range rounds {
+			if w.Limit > 0 && time.Since(begin) > w.Limit {
+				break
+			}
 			for i := range w.Peers {
 				// Each round begins with another, so that none has the place after the loading of what is read.
 				name := w.Peers[(i+round)%len(w.Peers)]
@@ -97,8 +107,11 @@ func (r *runner) warm(ctx context.Context) error {
 
 func (r *runner) warmOne(ctx context.Context, p peer) error {
 	limit := r.warmPeer
-	if p.server().title == kafkaTitle {
+	if title := p.server().title; title == kafkaTitle || title == kafkaGroups {
 		limit = r.warmKafka
+	}
+	if slices.Contains(groupPeers, p.name()) {
+		return r.warmGroups(ctx, p, limit)
 	}
 	w := work{
 		Name: "warm-up", RecordBytes: kib, BatchBytes: 16 * kib, RequestBytes: 256 * kib, Acks: -1,
@@ -164,6 +177,8 @@ func (r *runner) one(ctx context.Context, w *work, p peer, round int) (*sample, 
 		return r.franz(ctx, w, p, round)
 	case kindHalf:
 		return r.half(ctx, w, p, round)
+	case kindGroup:
+		return r.rebalance(ctx, w, p, round)
 	}
 	return r.produce(ctx, w, p, round, r.window)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -37,6 +38,8 @@ type sample struct {
 	IdleBytes int64   `json:"idleBytes,omitempty"`
 	// IdleAnonBytes is the part of IdleBytes that is no file's: not the program's own code, above all.
 	IdleAnonBytes int64 `json:"idleAnonBytes,omitempty"`
+	// Phases are what a group went through.
+	Phases []phase `json:"phases,omitempty"`
 	// Load is the machine's load average over the last minute.
 	Load float64 `json:"load"`
 }
@@ -66,6 +69,8 @@ func (s *sample) String() string {
 	switch {
 	case s.Error != "":
 		return fmt.Sprintf("%-17s %s", s.Peer, s.Error)
+	case len(s.Phases) > 0:
+		return fmt.Sprintf("%-17s %s", s.Peer, phasesLine(s.Phases))
 	case s.FirstMs > 0:
 		return fmt.Sprintf("%-17s first answer %.0f ms, idle %.0f MB", s.Peer, s.FirstMs, float64(s.IdleBytes)/1e6)
 	}
@@ -99,4 +104,22 @@ func median(values []float64) float64 {
 		return (values[n/2-1] + values[n/2]) / 2
 	}
 	return values[len(values)/2]
+}
+
+// quantile returns the smallest of values that at least a share q of them do not exceed; 0 of none.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[max(0, int(math.Ceil(q*float64(len(values))))-1)]
+}
+
+// mean returns the mean of values; 0 of none.
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(max(1, len(values)))
 }

@@ -4,13 +4,14 @@ package main
 
 import "fmt"
 
-// target is a bound that a median, or the ratio of two medians, is held against.
+// target is a bound that a figure of a run, or the ratio of two peers' figures, is held against.
 type target struct {
 	what, work string
 	// peer's figure is divided by of's, if there is one.
 	peer, of string
-	figure   func(*sample) float64
-	unit     string
+	// figure sums up a work's rounds with a peer, mostly by their median; it is 0 if there are none.
+	figure func(samples []*sample, work, peer string) float64
+	unit   string
 	// bound is the least value, or the largest one for atMost.
 	bound  float64
 	atMost bool
@@ -33,12 +34,12 @@ func allTargets() []target {
 	var all []target
 	least := func(what string, bound float64, peer, of string, works ...string) {
 		for _, work := range works {
-			all = append(all, target{what, work, peer, of, (*sample).mbps, "MB/s", bound, false})
+			all = append(all, target{what, work, peer, of, medianFigure((*sample).mbps), "MB/s", bound, false})
 		}
 	}
 	most := func(what string, bound float64, peer, of string, figure func(*sample) float64, unit string, works ...string) {
 		for _, work := range works {
-			all = append(all, target{what, work, peer, of, figure, unit, bound, true})
+			all = append(all, target{what, work, peer, of, medianFigure(figure), unit, bound, true})
 		}
 	}
 	produces, consumes := []string{baseWork, loneWork, largeWork}, []string{consumeWork, loneConsume}
@@ -54,13 +55,45 @@ func allTargets() []target {
 	most("CPU seconds per GB of consume, of Kafka's", 0.5, ringmasterOS, kafkaOS, (*sample).cpuPerGB, "s/GB", append(consumes, coldConsume)...)
 	most("idle memory", 40, ringmasterOS, "", (*sample).idleMB, "MB", startWork)
 	most("start to first answer", 100, ringmasterOS, "", (*sample).firstMs, "ms", startWork)
+	return append(all, groupTargets()...)
+}
+
+// groupTargets are those of groups.
+func groupTargets() []target {
+	p99 := phaseFigure(phaseStart, (*phase).seconds, func(values []float64) float64 { return quantile(values, 0.99) })
+	middle := phaseFigure(phaseStart, (*phase).seconds, median)
+	var all []target
+	for _, protocol := range smallProtocols {
+		all = append(all, target{phaseStart + ", p99", smallGroup + protocol, ringmasterGroups, "", p99, "s", 1, true})
+	}
+	for _, protocol := range largeProtocols {
+		all = append(all, target{phaseStart + ", p99", largeGroup + protocol, ringmasterGroups, "", p99, "s", 5, true})
+	}
+	for _, protocol := range smallProtocols {
+		all = append(all, target{phaseStart + ", median, of Kafka's", smallGroup + protocol, ringmasterGroups, kafkaGroups, middle, "s", 1, true})
+	}
+	for _, protocol := range largeProtocols {
+		all = append(all, target{phaseStart + ", median, of Kafka's", largeGroup + protocol, ringmasterGroups, kafkaGroups, middle, "s", 1, true})
+	}
 	return all
+}
+
+// medianFigure is the median of a figure.
+func medianFigure(figure func(*sample) float64) func(samples []*sample, work, peer string) float64 {
+	return func(samples []*sample, work, peer string) float64 { return medianOf(samples, work, peer, figure) }
+}
+
+// phaseFigure sums up a figure of a phase.
+func phaseFigure(name string, figure func(*phase) float64, sum func([]float64) float64) func(samples []*sample, work, peer string) float64 {
+	return func(samples []*sample, work, peer string) float64 {
+		return sum(phaseFigures(samples, work, peer, name, figure))
+	}
 }
 
 // result is what a run says of a target.
 type result struct {
 	target
-	// value is what is held against the bound; mine and theirs are the medians that it comes from.
+	// value is what is held against the bound; mine and theirs are the figures that it comes from.
 	value, mine, theirs float64
 }
 
@@ -68,10 +101,10 @@ type result struct {
 func results(samples []*sample) []result {
 	var all []result
 	for _, t := range allTargets() {
-		r := result{target: t, mine: medianOf(samples, t.work, t.peer, t.figure)}
+		r := result{target: t, mine: t.figure(samples, t.work, t.peer)}
 		r.value = r.mine
 		if t.of != "" {
-			r.theirs = medianOf(samples, t.work, t.of, t.figure)
+			r.theirs = t.figure(samples, t.work, t.of)
 			if r.theirs == 0 {
 				continue
 			}

@@ -28,6 +28,13 @@ const (
 	versionInitProducer    = 2
 	versionAPIVersions     = 0
 	versionFindCoordinator = 1
+	versionMetadata        = 12
+	versionJoinGroup       = 9
+	versionSyncGroup       = 5
+	versionHeartbeat       = 4
+	versionLeaveGroup      = 5
+
+	versionConsumerGroupHeartbeat = 1
 )
 
 const (
@@ -149,6 +156,30 @@ func askKafka(ctx context.Context, address string) error {
 
 // createTopic makes a topic and waits until all its partitions have a leader that answers.
 func createTopic(ctx context.Context, address, topic string, partitions int, configs map[string]string) error {
+	if err := makeTopic(ctx, address, topic, partitions, configs); err != nil {
+		return err
+	}
+	c, err := dialKafka(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	defer c.closeWith(ctx)()
+	for {
+		_, err := endOffsets(c, topic, partitions)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("topic %s has no leaders: %w", topic, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// makeTopic makes a topic, and waits for no more than the answer.
+func makeTopic(ctx context.Context, address, topic string, partitions int, configs map[string]string) error {
 	c, err := dialKafka(ctx, address)
 	if err != nil {
 		return err
@@ -174,17 +205,7 @@ func createTopic(ctx context.Context, address, topic string, partitions int, con
 			return fmt.Errorf("create topic %s: %w: %s", topic, err, deref(t.ErrorMessage))
 		}
 	}
-	for {
-		_, err := endOffsets(c, topic, partitions)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("topic %s has no leaders: %w", topic, err)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	return nil
 }
 
 // endOffsets asks for the offset after the last record of each partition.

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // The kinds of work.
@@ -16,6 +17,7 @@ const (
 	kindHalf    = "half-rate"
 	kindClient  = "franz-go"
 	kindStart   = "start"
+	kindGroup   = "rebalance"
 )
 
 // work is what is done with each peer, and how.
@@ -39,6 +41,20 @@ type work struct {
 	LoadBytes int64 `json:"loadBytes,omitempty"`
 	// HalfOf names, by peer, the one at half of whose top rate it produces; its own if there is none.
 	HalfOf map[string]string `json:"halfOf,omitempty"`
+	// Protocol is a group's, Members how many consumers it has, Topics how many topics its partitions are spread over, Heartbeat how often classic
+	// members send one.
+	Protocol  string        `json:"protocol,omitempty"`
+	Members   int           `json:"members,omitempty"`
+	Topics    int           `json:"topics,omitempty"`
+	Heartbeat time.Duration `json:"heartbeat,omitempty"`
+	// Thin says that the members do no more than the group's protocol asks for; others are franz-go's clients.
+	Thin bool `json:"thin,omitempty"`
+	// Rounds is how often it is done, the runner's number if it is 0; after Limit no round begins.
+	Rounds int           `json:"rounds,omitempty"`
+	Limit  time.Duration `json:"limit,omitempty"`
+	// ChangeEvery says that a member joins and another leaves in each so-manieth round; Restart that the broker is killed and started again.
+	ChangeEvery int  `json:"changeEvery,omitempty"`
+	Restart     bool `json:"restart,omitempty"`
 	// Quick marks those of the short run.
 	Quick bool `json:"-"`
 	// Peers are those that it is done with.
@@ -62,6 +78,9 @@ const (
 	natsDefault     = "nats-default"
 	diskFlush       = "disk-flush"
 	diskOS          = "disk-os"
+
+	ringmasterGroups = "ringmaster-groups"
+	kafkaGroups      = "kafka-groups"
 )
 
 const (
@@ -98,7 +117,7 @@ func allWorks() []work {
 	readers := []string{ringmasterOS, kafkaOS, kfakeMemory, redisEverysec, natsDefault, diskOS}
 	kafkas := []string{ringmasterFlush, ringmasterOS, kafkaFlush, kafkaOS, kfakeMemory}
 	halves := []string{ringmasterFlush, kafkaFlush, ringmasterOS, kafkaOS}
-	return []work{
+	return append([]work{
 		{Name: startWork, Kind: kindStart, Quick: true, Peers: []string{ringmasterOS, kafkaOS, kfakeMemory, redisEverysec, natsDefault}},
 		vary(func(w *work) { w.Peers, w.Quick = everyone, true }),
 		vary(func(w *work) { w.Partitions, w.Producers, w.Peers, w.Quick = 1, 1, everyone, true }),
@@ -128,7 +147,7 @@ func allWorks() []work {
 			w.Kind, w.Name, w.RequestBytes, w.Peers = kindHalf, halfOfOwn, 16*kib, halves
 		}),
 		vary(func(w *work) { w.Kind, w.Producers, w.Consumers, w.Peers = kindClient, 1, 1, kafkas }),
-	}
+	}, groupWorks()...)
 }
 
 // title names a work by what it does.
