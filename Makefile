@@ -44,6 +44,8 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@assets=$$(hack/envtest-assets.sh); \
 	echo "test: go test $(RACE) ./... with the API server in $$assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
+	@echo "test: a million random steps of the coordinator, with new seeds, without the race detector"
+	@go test -timeout 15m -count 1 -run '^TestRandomRuns$$' ./broker/coordinator
 	@echo "test: hack/tools, test/bench, test/conformance"
 	@go -C hack/tools test ./img
 	@go -C test/bench test ./...
