@@ -23,7 +23,7 @@ type pattern struct {
 }
 
 // maxPatternWeight limits what an expression compiles to, in about as many instructions: matching takes that for each byte of a name.
-const maxPatternWeight = 10_000
+const maxPatternWeight = 2_000
 
 // compile makes an expression that matches whole names. RE2 does not backtrack, but a{1000} compiles to a thousand times as much as a, so that one that is too heavy is refused
 // before.
@@ -62,15 +62,19 @@ func (g *Group) matches(expr string) []string {
 			return nil
 		}
 		p = &pattern{expr: expr, re: re}
-		p.match(g.topics)
+		p.match(nil, g.topics)
 		g.patterns[expr] = p
 	}
 	return p.topics
 }
 
-func (p *pattern) match(topics map[string]Topic) {
-	p.topics = nil
+// match finds the topics that the expression matches, given those that there were when it last did, for matching all takes long.
+func (p *pattern) match(before, topics map[string]Topic) {
+	p.topics = slices.DeleteFunc(p.topics, func(name string) bool { _, ok := topics[name]; return !ok })
 	for name, t := range topics {
+		if _, known := before[name]; known {
+			continue
+		}
 		if (!t.Internal || strings.Contains(p.expr, name)) && p.re.MatchString(name) {
 			p.topics = append(p.topics, name)
 		}
@@ -100,7 +104,7 @@ func (g *Group) adoptTopics(in Topics) {
 	if before == nil {
 		g.lookForExpired()
 	}
-	g.matchPatterns()
+	g.matchPatterns(before)
 	changed := before == nil
 	for _, m := range g.sorted {
 		if m.consumer != nil && m.consumer.regex != "" && g.resolve(m) {
@@ -144,10 +148,10 @@ func (g *Group) dropPatterns() {
 }
 
 // matchPatterns matches the members' expressions anew.
-func (g *Group) matchPatterns() {
+func (g *Group) matchPatterns(before map[string]Topic) {
 	g.dropPatterns()
 	for _, p := range g.patterns {
-		p.match(g.topics)
+		p.match(before, g.topics)
 	}
 }
 
