@@ -19,7 +19,8 @@ type Partitioner interface {
 	// Partition returns the partition of a record with this key (nil: no key) among partitions of them, which is at least 1. The
 	// result is at least 0 and less than partitions.
 	Partition(key []byte, partitions int32) int32
-	// NewBatch says that the batch that was being filled is full. Sticky moves on; the others take no notice.
+	// NewBatch says that the record that was last given a partition needs a batch of its own there, and will be given one again (KIP-480). Sticky moves on, since
+	// the batch that was being filled is full; RoundRobin takes the turn back, or every other partition would be passed over (KAFKA-9965).
 	NewBatch()
 	// Consistent says that a record with this key must go to its partition even where that partition cannot take it now.
 	Consistent(key []byte) bool
@@ -86,7 +87,7 @@ func (r *RoundRobin) Partition(_ []byte, partitions int32) int32 {
 }
 
 // NewBatch implements Partitioner.
-func (*RoundRobin) NewBatch() {}
+func (r *RoundRobin) NewBatch() { r.next-- }
 
 // Consistent implements Partitioner.
 func (*RoundRobin) Consistent([]byte) bool { return false }

@@ -120,6 +120,21 @@ func TestConsistentHashMovesKeysToNewPartitionsOnly(t *testing.T) {
 	}
 }
 
+// A producer asks again for each record that begins a batch.
+func TestRoundRobinPassesNobodyOver(t *testing.T) {
+	p, counts := NewRoundRobin(), make([]int, 12)
+	for range 120 {
+		p.Partition(nil, 12)
+		p.NewBatch()
+		counts[p.Partition(nil, 12)]++
+	}
+	for i, n := range counts {
+		if n != 10 {
+			t.Errorf("partition %d got %d records, want 10", i, n)
+		}
+	}
+}
+
 func TestRoundRobinTakesTurns(t *testing.T) {
 	p := NewRoundRobin()
 	first := p.Partition([]byte("same"), 5)

@@ -361,3 +361,15 @@ func awaitGroup(t *testing.T, addr, name string, ok func(groupDetailJSON) bool) 
 	}
 	t.Fatalf("group %s is not as wanted: %+v", name, last)
 }
+
+func TestRoundRobinFillsEveryPartition(t *testing.T) {
+	b := startBroker(t, t.TempDir())
+	must(t, "", at(b.addr, "topic", "create", "orders", "--partitions", "12")...)
+	must(t, strings.Repeat("x\n", 120), at(b.addr, "produce", "orders", "--partitioner", "RoundRobin")...)
+	must(t, "", at(b.addr, "consume", "orders", "--group", "g", "--from-beginning", "--max", "120")...)
+	for _, p := range group(t, b.addr, "g").Partitions {
+		if p.End == nil || *p.End != 10 {
+			t.Errorf("partition %d: %+v, want 10 records", p.Partition, p)
+		}
+	}
+}
