@@ -3,7 +3,8 @@
 #
 #   install-deps.sh cluster   what hack/cluster needs to run
 #   install-deps.sh test      what make test, make lint and make e2e need besides
-#   install-deps.sh cgo       what make conformance-suites needs
+#   install-deps.sh cgo       what make conformance-suites needs for Go's clients
+#   install-deps.sh librdkafka  and for librdkafka
 #   install-deps.sh java      what the clients of make conformance need that run on each of these;
 #   install-deps.sh kcat      each is a group of its own
 #   install-deps.sh node
@@ -19,6 +20,7 @@ test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make shellcheck:
 cgo=(gcc:gcc include/stdlib.h:libc6-dev)
 java=(javac:default-jdk-headless mvn:maven)
 kcat=(kcat:kcat)
+librdkafka=(gcc:gcc g++:g++ include/stdlib.h:libc6-dev include/zlib.h:zlib1g-dev make:make npm:npm)
 node=(node:nodejs npm:npm)
 redis=(redis-server:redis-server)
 python=(python3:python3 python/ensurepip:python3-venv)
@@ -33,7 +35,7 @@ present() {
   command -v "$1" >/dev/null
 }
 
-(($#)) || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+(($#)) || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 missing=()
 for group in "$@"; do
   case $group in
@@ -42,10 +44,11 @@ for group in "$@"; do
     cgo) pairs=("${cgo[@]}") ;;
     java) pairs=("${java[@]}") ;;
     kcat) pairs=("${kcat[@]}") ;;
+    librdkafka) pairs=("${librdkafka[@]}") ;;
     node) pairs=("${node[@]}") ;;
     python) pairs=("${python[@]}") ;;
     redis) pairs=("${redis[@]}") ;;
-    *) echo "install-deps: unknown group \"$group\": say cluster, test, java, kcat, node, python or redis" >&2; exit 2 ;;
+    *) echo "install-deps: unknown group \"$group\": say cluster, test, cgo, librdkafka, java, kcat, node, python or redis" >&2; exit 2 ;;
   esac
   for pair in "${pairs[@]}"; do
     present "${pair%%:*}" || [[ " ${missing[*]} " == *" ${pair#*:} "* ]] || missing+=("${pair#*:}")

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,21 +34,57 @@ type client struct {
 	install func(ctx context.Context, c *cache) ([]string, error)
 	// checks are what is expected of it.
 	checks []string
+	// lacks says why scenarios of groups cannot be played with it, by name; lacksAll why none can be.
+	lacks    map[string]string
+	lacksAll string
+	// parallel is how many scenarios are played at once; 0 is all. A client that takes long to start would not be back within a session.
+	parallel int
+}
+
+// Why scenarios of groups are left out.
+const (
+	noCooperative = "the client has no cooperative assigner"
+	noInstanceID  = "the client has no instance ids"
+	hangs         = "a member may hang in its first rebalance until its session ends, with Apache Kafka too; the session is long here"
+)
+
+// classicOnly is what a client lacks that has the classic protocol alone, besides what it lacks of that.
+func classicOnly(more map[string]string) map[string]string {
+	lacks := map[string]string{}
+	maps.Copy(lacks, more)
+	for _, name := range []string{
+		check.GroupConsumer, check.GroupConsumerRange, check.GroupConsumerStatic, check.GroupPattern, check.GroupMigration, check.RestartConsumer,
+	} {
+		lacks[name] = check.NoConsumerProtocol
+	}
+	return lacks
 }
 
 // clients are in the order of the table.
 var clients = []client{
 	{name: "wire", install: goProgram("wire"), checks: traps("wire")},
-	{name: "franzgo", install: goProgram("franzgo"), checks: check.Checks},
-	{name: "sarama", install: goProgram("sarama"), checks: check.Checks},
-	{name: "kafkago", install: goProgram("kafkago"), checks: check.Checks},
-	{name: "kcat", needs: []string{"kcat"}, install: goProgram("kcat"), checks: check.Checks},
+	{name: "franzgo", install: goProgram("franzgo"), checks: check.Checks, lacks: map[string]string{
+		check.GroupConsumerStatic: "the client's last heartbeat says that the member will be back, but not which (no instance id), and is refused, by Kafka too",
+	}},
+	{name: "sarama", install: goProgram("sarama"), checks: check.Checks, lacks: classicOnly(map[string]string{
+		check.RestartClassic: "the client joins again when four heartbeats, which it sends without a pause, find no broker",
+	})},
+	{name: "kafkago", install: goProgram("kafkago"), checks: check.Checks, lacks: classicOnly(map[string]string{
+		check.GroupCooperative: noCooperative, check.GroupStatic: noInstanceID, check.RestartClassic: "the client joins again when it loses its connection",
+	})},
+	{name: "kcat", needs: []string{"kcat"}, install: goProgram("kcat"), checks: check.Checks,
+		lacksAll: "kcat does not say what it has committed; confluent has the same library"},
 	{name: "confluent", needs: []string{"python"}, install: pythonProgram("confluent"), checks: check.Checks},
 	{name: "kafkapython", needs: []string{"python"}, install: pythonProgram("kafkapython"),
-		checks: slices.Concat(check.Checks, traps("kafkapython"))},
-	{name: "kafkajs", needs: []string{"node"}, install: nodeProgram("kafkajs"), checks: check.Checks},
-	{name: "java", needs: []string{"java"}, install: javaProgram, checks: check.Checks},
-	{name: "kafkatools", needs: []string{"java"}, install: toolsProgram, checks: slices.Concat(check.Checks, check.Tools)},
+		checks: slices.Concat(check.Checks, traps("kafkapython")), parallel: 3, lacks: classicOnly(map[string]string{
+			check.GroupStatic: hangs, check.RestartClassic: hangs,
+		})},
+	{name: "kafkajs", needs: []string{"node"}, install: nodeProgram("kafkajs"), checks: check.Checks, lacks: classicOnly(map[string]string{
+		check.GroupCooperative: noCooperative, check.GroupStatic: noInstanceID,
+	})},
+	{name: "java", needs: []string{"java"}, install: javaProgram, checks: check.Checks, parallel: 2},
+	{name: "kafkatools", needs: []string{"java"}, install: toolsProgram, checks: slices.Concat(check.Checks, check.Tools),
+		lacksAll: "the console consumer does not say what it has committed; java has the same client"},
 }
 
 // traps are those of the traps that a client's program checks.
@@ -70,8 +107,8 @@ type program struct {
 	command []string
 }
 
-// run runs the program against the brokers.
-func (p *program) run(ctx context.Context, w *brokers.World, rep *report) {
+// run runs the program against the brokers, and the scenarios of groups.
+func (p *program) run(ctx context.Context, w *brokers.World, scenarios *stage, rep *report) {
 	fmt.Printf("== %s: %s\n", w.Name, p.name)
 	ctx, cancel := context.WithTimeout(ctx, programLimit)
 	defer cancel()
@@ -79,7 +116,31 @@ func (p *program) run(ctx context.Context, w *brokers.World, rep *report) {
 	if w.Advertised != nil {
 		before = w.Advertised.Count()
 	}
-	prefix := p.name + "-" + strings.Fields(w.Name)[0]
+	prefix := p.name + "-" + w.Slug()
+	results := map[string]check.Result{}
+	if scenarios.only == nil {
+		if err := p.checkAll(ctx, w, prefix, rep, results); err != nil {
+			rep.broken(w.Name, p.name, err)
+			if len(results) == 0 {
+				return
+			}
+		}
+	}
+	if p.name != "wire" {
+		scenarios.play(ctx, p, w, prefix, results)
+	}
+	if w.Advertised != nil && p.name != "wire" {
+		r := check.Result{Check: check.Advertised, OK: w.Advertised.Count() > before}
+		if !r.OK {
+			r.Detail = "the client never used it"
+		}
+		results[check.Advertised] = r
+	}
+	rep.add(w.Name, p.client, results)
+}
+
+// checkAll runs the program's own checks.
+func (p *program) checkAll(ctx context.Context, w *brokers.World, prefix string, rep *report, results map[string]check.Result) error {
 	args := append(slices.Clone(p.command[1:]), w.Bootstrap, prefix)
 	cmd := exec.CommandContext(ctx, p.command[0], args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -91,10 +152,8 @@ func (p *program) run(ctx context.Context, w *brokers.World, rep *report) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		rep.broken(w.Name, p.name, fmt.Errorf("start it: %w", err))
-		return
+		return fmt.Errorf("start it: %w", err)
 	}
-	results := map[string]check.Result{}
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -102,25 +161,18 @@ func (p *program) run(ctx context.Context, w *brokers.World, rep *report) {
 			stderr.WriteString(err.Error() + "\n")
 		}
 	}
-	if err = cmd.Wait(); err != nil {
-		rep.broken(w.Name, p.name, fmt.Errorf("it ended with %w: %s", err, lastLines(stderr.String(), 5)))
-		if len(results) == 0 {
-			return
+	err = cmd.Wait()
+	if err == nil || len(results) > 0 {
+		for _, name := range p.checks {
+			if _, ok := results[name]; !ok {
+				results[name] = check.Result{Check: name, Detail: "the program did not say"}
+			}
 		}
 	}
-	for _, name := range p.checks {
-		if _, ok := results[name]; !ok {
-			results[name] = check.Result{Check: name, Detail: "the program did not say"}
-		}
+	if err != nil {
+		return fmt.Errorf("it ended with %w: %s", err, lastLines(stderr.String(), 5))
 	}
-	if w.Advertised != nil && p.name != "wire" {
-		r := check.Result{Check: check.Advertised, OK: w.Advertised.Count() > before}
-		if !r.OK {
-			r.Detail = "the client never used it"
-		}
-		results[check.Advertised] = r
-	}
-	rep.add(w.Name, p.client, results)
+	return nil
 }
 
 // lastLines are the last n lines of a text.
@@ -144,14 +196,7 @@ func (r *report) line(name string, line []byte, results map[string]check.Result)
 		return fmt.Errorf("there is no check %q", result.Check)
 	}
 	results[result.Check] = result
-	switch {
-	case result.Skip != "":
-		fmt.Printf("   -    %s: %s\n", result.Check, result.Skip)
-	case result.OK:
-		fmt.Printf("   ok   %s\n", result.Check)
-	default:
-		fmt.Printf("   FAIL %s: %s\n", result.Check, result.Detail)
-	}
+	result.Show()
 	return nil
 }
 
@@ -244,7 +289,10 @@ func javaProgram(ctx context.Context, c *cache) ([]string, error) {
 	if err := c.command(ctx, append([]string{"javac", "-Xlint:all,-classfile,-processing", "-Werror", "-cp", path, "-d", classes}, sources...)...); err != nil {
 		return nil, fmt.Errorf("compile it: %w", err)
 	}
-	return []string{"java", "-cp", classes + string(filepath.ListSeparator) + path, "Main"}, nil
+	// Many run at once, each for a short time, on few cores: no second compiler, no large heap, one thread that collects garbage.
+	return []string{
+		"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", classes + string(filepath.ListSeparator) + path, "Main",
+	}, nil
 }
 
 // toolsProgram builds the program that runs Apache Kafka's command-line tools.

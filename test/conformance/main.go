@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -37,6 +39,10 @@ type options struct {
 	bin     string
 	cache   string
 	keep    bool
+	// bootstrap are brokers that run already, restart a command that restarts them, scenarios a pattern of those that are played.
+	bootstrap string
+	restart   string
+	scenarios string
 }
 
 func main() {
@@ -58,6 +64,9 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.bin, "ringmaster", "bin/ringmaster", "the broker's `FILE`")
 	flags.StringVar(&o.cache, "cache", "", "the `DIR` that keeps what was fetched (default: ringmaster/conformance in the user's cache directory)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the brokers' data and logs, and say where they are")
+	flags.StringVar(&o.bootstrap, "bootstrap", "", "the `HOST:PORT` of brokers that run already, of whatever make, to run the clients against; no broker is started then")
+	flags.StringVar(&o.restart, "restart", "", "with --bootstrap, a shell `COMMAND` that kills the only broker and starts it again; without it the checks that need it are left out")
+	flags.StringVar(&o.scenarios, "groups", "", "play those scenarios of groups alone whose names match this `REGEXP`, and none of the clients' other checks")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stdout, usage)
 		flags.SetOutput(os.Stdout)
@@ -95,8 +104,14 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the broker: %w", err)
 	}
-	if _, err := os.Stat(bin); err != nil {
+	if _, err := os.Stat(bin); err != nil && o.bootstrap == "" {
 		return fmt.Errorf("there is no broker: %w; run make build", err)
+	}
+	scenarios := &stage{bin: bin, restart: o.restart, keep: o.keep}
+	if o.scenarios != "" {
+		if scenarios.only, err = regexp.Compile(o.scenarios); err != nil {
+			return fmt.Errorf("--groups: %w", err)
+		}
 	}
 	programs, err := install(ctx, o.cache, chosen)
 	if err != nil {
@@ -112,12 +127,20 @@ func run(ctx context.Context, args []string) error {
 		defer os.RemoveAll(dir)
 	}
 	rep := newReport(chosen)
-	for _, n := range strings.Split(o.brokers, ",") {
-		if err := runWorld(ctx, n, bin, filepath.Join(dir, n), programs, rep); err != nil {
+	worlds := strings.Split(o.brokers, ",")
+	if o.bootstrap != "" {
+		worlds = []string{o.bootstrap}
+	}
+	for i, world := range worlds {
+		scenarios.dir = filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(scenarios.dir, 0o750); err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		if err := runWorld(ctx, world, scenarios, programs, rep); err != nil {
 			return err
 		}
 	}
-	if len(chosen) == len(clients) && o.brokers == "1,3" {
+	if len(chosen) == len(clients) && o.brokers == "1,3" && o.bootstrap == "" && o.scenarios == "" {
 		if err := rep.write(filepath.Join("docs", "clients.md")); err != nil {
 			return err
 		}
@@ -126,8 +149,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // runWorld starts brokers, runs the clients one after the other and stops the brokers.
-func runWorld(ctx context.Context, n, bin, dir string, programs []program, rep *report) (err error) {
-	w, err := start(n, bin, dir)
+func runWorld(ctx context.Context, world string, scenarios *stage, programs []program, rep *report) (err error) {
+	w, err := start(world, scenarios.bin, filepath.Join(scenarios.dir, "brokers"))
 	if err != nil {
 		return err
 	}
@@ -136,15 +159,19 @@ func runWorld(ctx context.Context, n, bin, dir string, programs []program, rep *
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
-		p.run(ctx, w, rep)
+		p.run(ctx, w, scenarios, rep)
 	}
 	return nil
 }
 
-// start starts one broker or three.
-func start(n, bin, dir string) (*brokers.World, error) {
-	if n == "1" {
+// start starts one broker or three, or takes those that run already.
+func start(world, bin, dir string) (*brokers.World, error) {
+	switch world {
+	case "1":
 		return brokers.StartOne(bin, dir)
+	case "3":
+	default:
+		return brokers.Running(world), nil
 	}
 	ports, err := brokers.FreePorts(3)
 	if err != nil {

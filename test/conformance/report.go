@@ -35,7 +35,7 @@ func (r *report) add(world string, c client, results map[string]check.Result) {
 		r.results[world] = map[string]map[string]check.Result{}
 	}
 	r.results[world][c.name] = results
-	for _, name := range append(slices.Clone(c.checks), check.Advertised) {
+	for _, name := range slices.Concat(c.checks, check.Groups, []string{check.Advertised}) {
 		if result, ok := results[name]; ok && !result.OK && result.Skip == "" {
 			r.errs = append(r.errs, fmt.Errorf("%s: %s: %s: %s", world, c.name, name, result.Detail))
 		}
@@ -85,7 +85,7 @@ func (r *report) write(path string) error {
 		fmt.Fprintf(b, " %s |", c.name)
 	}
 	b.WriteString("\n| --- |" + strings.Repeat(" --- |", len(others)) + "\n")
-	for _, name := range append(slices.Clone(check.Checks), check.Advertised) {
+	for _, name := range slices.Concat(check.Checks, check.Groups, []string{check.Advertised}) {
 		fmt.Fprintf(b, "| %s |", name)
 		for _, c := range others {
 			fmt.Fprintf(b, " %s |", r.cell(c.name, name))
@@ -156,7 +156,7 @@ func (r *report) reasons(text func(check.Result) string) []string {
 	for _, c := range r.clients {
 		var order []string
 		byText := map[string][]string{}
-		for _, name := range slices.Concat(check.Checks, check.Tools, check.Traps, []string{check.Advertised}) {
+		for _, name := range slices.Concat(check.Checks, check.Groups, check.Tools, check.Traps, []string{check.Advertised}) {
 			for _, world := range r.worlds {
 				reason := text(r.results[world][c.name][name])
 				if reason == "" || slices.Contains(byText[reason], name) {

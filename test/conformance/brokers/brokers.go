@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -39,29 +41,37 @@ type World struct {
 	// Advertised is the proxy in front of the broker, whose address clients are told; nil where there is none.
 	Advertised *Proxy
 
+	external  bool
 	processes []*process
 	closers   []func() error
 }
 
 // process is a broker.
 type process struct {
+	dir  string
+	args []string
 	cmd  *exec.Cmd
 	log  string
 	done chan error
+	// killed says that Crash has ended it.
+	killed bool
 }
 
-// startBroker starts bin/ringmaster broker with the arguments; its log goes to DIR/broker.log.
+// shortSessions are flags for KIP-848 groups, whose sessions are the broker's: a check that kills a member waits for the session's end.
+var shortSessions = []string{"--consumer-session-timeout", "15s", "--consumer-heartbeat-interval", "300ms"}
+
+// startBroker starts bin/ringmaster broker with the arguments; its log goes to a file of DIR.
 func (w *World) startBroker(bin, dir string, env []string, args ...string) (*process, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make a broker's directory: %w", err)
 	}
-	log, err := os.Create(filepath.Join(dir, "broker.log"))
+	log, err := os.CreateTemp(dir, "broker-*.log")
 	if err != nil {
 		return nil, fmt.Errorf("make a broker's log: %w", err)
 	}
 	defer log.Close()
-	args = append([]string{"broker", "--data-dir", filepath.Join(dir, "data")}, args...)
-	p := &process{cmd: exec.Command(bin, args...), log: log.Name(), done: make(chan error, 1)}
+	p := &process{dir: dir, args: args, log: log.Name(), done: make(chan error, 1)}
+	p.cmd = exec.Command(bin, slices.Concat([]string{"broker", "--data-dir", filepath.Join(dir, "data")}, shortSessions, args)...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a broker: %w", err)
@@ -70,6 +80,38 @@ func (w *World) startBroker(bin, dir string, env []string, args ...string) (*pro
 	w.processes = append(w.processes, p)
 	return p, nil
 }
+
+// Crash kills the only broker, which has no time to write anything, and starts it again with the same data and address.
+func (w *World) Crash() error {
+	old := w.processes[len(w.processes)-1]
+	if err := old.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill a broker: %w", err)
+	}
+	<-old.done
+	old.killed = true
+	p, err := w.startBroker(old.cmd.Path, old.dir, nil, append(slices.Clone(old.args), "--listen", w.Addresses[0])...)
+	if err != nil {
+		return err
+	}
+	_, err = p.address()
+	return err
+}
+
+// Slug begins the name of what clients make here: no two worlds at one address have the same.
+func (w *World) Slug() string {
+	if w.external {
+		return strconv.FormatInt(time.Now().Unix(), 36) // they may hold what an earlier run made
+	}
+	return strings.Fields(w.Name)[0]
+}
+
+// Running are brokers that others have started, of whatever make.
+func Running(bootstrap string) *World {
+	return &World{Name: "brokers at " + bootstrap, Bootstrap: bootstrap, external: true}
+}
+
+// Single says whether it is one broker on its own, of ours.
+func (w *World) Single() bool { return w.Advertised != nil }
 
 // OnStop has something done after the brokers have been stopped.
 func (w *World) OnStop(f func() error) { w.closers = append(w.closers, f) }
@@ -87,6 +129,9 @@ func (w *World) Stop() error {
 }
 
 func (p *process) stop() error {
+	if p.killed {
+		return nil
+	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop a broker: %w", err)
 	}
@@ -142,8 +187,9 @@ func (p *process) address() (string, error) {
 	return "", fmt.Errorf("the broker did not say within %s where it listens; its log: %s", startLimit, p.log)
 }
 
-// StartOne starts one broker on its own, behind a proxy: clients are told the proxy's address, which is not the one that the broker listens on.
-func StartOne(bin, dir string) (w *World, err error) {
+// StartOne starts one broker on its own, behind a proxy: clients are told the proxy's address, which is not the one that the broker listens on. The flags are the broker's, besides
+// those that all have.
+func StartOne(bin, dir string, flags ...string) (w *World, err error) {
 	w = &World{Name: "1 broker"}
 	defer func(started *World) {
 		if err != nil {
@@ -154,7 +200,7 @@ func StartOne(bin, dir string) (w *World, err error) {
 		return nil, err
 	}
 	w.closers = append(w.closers, w.Advertised.Close)
-	p, err := w.startBroker(bin, dir, nil, "--listen", "127.0.0.1:0", "--advertise", w.Advertised.Addr())
+	p, err := w.startBroker(bin, dir, nil, append([]string{"--listen", "127.0.0.1:0", "--advertise", w.Advertised.Addr()}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,15 +212,16 @@ func StartOne(bin, dir string) (w *World, err error) {
 	return w, answers(w.Bootstrap, 1)
 }
 
-// StartAt starts one broker on its own that listens on an address and tells clients another one.
-func StartAt(bin, dir, listen, advertise string) (w *World, err error) {
+// StartAt starts one broker on its own that listens on an address and tells clients another one, or the same. The flags are the broker's, besides those
+// that all have.
+func StartAt(bin, dir, listen, advertise string, flags ...string) (w *World, err error) {
 	w = &World{Name: "1 broker"}
 	defer func(started *World) {
 		if err != nil {
 			err = errors.Join(err, started.Stop())
 		}
 	}(w)
-	p, err := w.startBroker(bin, dir, nil, "--listen", listen, "--advertise", advertise)
+	p, err := w.startBroker(bin, dir, nil, append([]string{"--listen", listen, "--advertise", advertise}, flags...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ import (
 	"time"
 )
 
+// NoConsumerProtocol is why a client cannot do what KIP-848 has brought.
+const NoConsumerProtocol = "the client has no KIP-848"
+
 // The checks, in the order of the table in docs/clients.md.
 const (
 	AcksNone          = "produce acks=0"
@@ -43,6 +46,7 @@ const (
 	GroupDescribe     = "describe group"
 	Lag               = "lag"
 	GroupDelete       = "delete group"
+	GroupAdminister   = "administer KIP-848 group"
 	TopicCreate       = "create topic"
 	TopicCreateAgain  = "create topic again"
 	TopicDescribe     = "describe topic"
@@ -54,11 +58,31 @@ const (
 	Advertised        = "advertised address"
 )
 
+// The checks in which several members share a group while clients come and go (package groups), in the order of the table.
+const (
+	GroupEager          = "group eager"
+	GroupCooperative    = "group cooperative"
+	GroupStatic         = "group static"
+	GroupConsumer       = "group KIP-848, uniform"
+	GroupConsumerRange  = "group KIP-848, range"
+	GroupConsumerStatic = "group KIP-848, static"
+	GroupPattern        = "group KIP-848, pattern"
+	GroupMigration      = "group from classic to KIP-848 and back"
+	RestartClassic      = "coordinator restart, classic"
+	RestartConsumer     = "coordinator restart, KIP-848"
+)
+
+// Groups are the checks of package groups.
+var Groups = []string{
+	GroupEager, GroupCooperative, GroupStatic, GroupConsumer, GroupConsumerRange, GroupConsumerStatic, GroupPattern, GroupMigration,
+	RestartClassic, RestartConsumer,
+}
+
 // Checks are what every client is asked to do.
 var Checks = []string{
 	AcksNone, AcksLeader, AcksAll, CompressionNone, CompressionGzip, CompressionSnappy, CompressionLz4, CompressionZstd,
 	Order, SeekOffset, SeekTime, LargeRecord, Idempotent, Transactional, AutoCreate, UnknownTopic,
-	GroupNeverSeen, GroupCommit, GroupRebalance, GroupDescribe, Lag, GroupDelete,
+	GroupNeverSeen, GroupCommit, GroupRebalance, GroupDescribe, Lag, GroupDelete, GroupAdminister,
 	TopicCreate, TopicCreateAgain, TopicDescribe, PartitionsAdd, ConfigsDescribe, ConfigsAlter, RecordsDelete, TopicDelete,
 }
 
@@ -80,6 +104,26 @@ const (
 	TrapHugeFrame       = "a frame of 2 GB that is announced ends its own connection only"
 )
 
+// Those of groups.
+const (
+	TrapLostJoin        = "JoinGroup and SyncGroup, sent again because the answer was lost, do not fence the member"
+	TrapLostStaticJoin  = "a static member's JoinGroup, sent again because the answer was lost, makes no second member"
+	TrapReturningLeader = "a static leader that returns is not told that it leads, or from JoinGroup 9 on that it need not plan (KIP-814)"
+	TrapUnknownMember   = "KIP-848: a heartbeat of an unknown member gets UNKNOWN_MEMBER_ID"
+	TrapWrongEpoch      = "KIP-848: a heartbeat in another epoch than the member's gets FENCED_MEMBER_EPOCH"
+	TrapLostAnswer      = "KIP-848: a heartbeat, sent again because the answer was lost, is answered once more, and makes no second member"
+	TrapBadHeartbeat    = "KIP-848: a heartbeat that lacks what it must say gets INVALID_REQUEST"
+	TrapStaleCommit     = "KIP-848: a commit in an epoch that is over, or of a partition that was lost, gets STALE_MEMBER_EPOCH"
+	TrapKeptCommit      = "KIP-848: a commit that a new epoch overtakes is taken if the member has kept the partition (KIP-1251)"
+	TrapBadPattern      = "KIP-848: a pattern that is none gets INVALID_REGULAR_EXPRESSION"
+	TrapBadAssignor     = "KIP-848: an assigner that there is not gets UNSUPPORTED_ASSIGNOR"
+	TrapStaticReturn    = "KIP-848: a static member that leaves and returns has what it had, in the same epoch, and nobody else is told"
+	TrapUsedInstance    = "KIP-848: an instance id that is in use gets UNRELEASED_INSTANCE_ID"
+	TrapNotMigratable   = "KIP-848: a classic member of another protocol type gets INCONSISTENT_GROUP_PROTOCOL, one without a subscription is refused"
+	TrapDescribeOther   = "KIP-848: groups are listed and described by their type, and not found by the other one's request"
+	TrapDeleteUsed      = "KIP-848: a group, or an offset, that is in use is not deleted"
+)
+
 // What Apache Kafka's command-line tools are asked for besides.
 const (
 	ToolReset        = "kafka-consumer-groups --reset-offsets"
@@ -97,6 +141,8 @@ var Tools = []string{ToolReset, ToolProducerPerf, ToolConsumerPerf, ToolOffsets,
 var Traps = []string{
 	TrapAPIVersions, TrapProduceFetch, TrapRelease, TrapNodeIDs, TrapProducerID, TrapTransactional, TrapOffsetFetch, TrapTimeCompressed,
 	TrapFirstBatchLarge, TrapDuplicate, TrapSequenceGap, TrapChecksum, TrapUnknownKey, TrapHugeFrame,
+	TrapLostJoin, TrapLostStaticJoin, TrapReturningLeader, TrapUnknownMember, TrapWrongEpoch, TrapLostAnswer, TrapBadHeartbeat, TrapStaleCommit, TrapKeptCommit,
+	TrapBadPattern, TrapBadAssignor, TrapStaticReturn, TrapUsedInstance, TrapNotMigratable, TrapDescribeOther, TrapDeleteUsed,
 }
 
 // Client is a program's first line: which client it is, and the client's own version.
@@ -115,6 +161,18 @@ type Result struct {
 	Skip string `json:"skip,omitempty"`
 	// Detail says what was wrong.
 	Detail string `json:"detail,omitempty"`
+}
+
+// Show prints the result for people.
+func (r Result) Show() {
+	switch {
+	case r.Skip != "":
+		fmt.Printf("   -    %s: %s\n", r.Check, r.Skip)
+	case r.OK:
+		fmt.Printf("   ok   %s\n", r.Check)
+	default:
+		fmt.Printf("   FAIL %s: %s\n", r.Check, r.Detail)
+	}
 }
 
 // limit is how long one check may take. It is for a client that hangs: most take less than a second.
@@ -193,6 +251,7 @@ func protect(ctx context.Context, f func(ctx context.Context) error) error {
 // Await calls f until it returns nil or the time is over, and returns what it said last. It is for what a cluster of brokers takes a moment
 // to agree on: a topic that one of them has just created, say.
 func Await(ctx context.Context, f func() error) error {
+	begin := time.Now()
 	for {
 		err := f()
 		if err == nil {
@@ -200,7 +259,7 @@ func Await(ctx context.Context, f func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("still after %s: %w", limit, err)
+			return fmt.Errorf("still after %s: %w", time.Since(begin).Round(time.Second), err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

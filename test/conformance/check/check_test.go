@@ -69,7 +69,7 @@ func TestARefusalIsAnErrorThatIsNotTheEndOfTheTime(t *testing.T) {
 
 func TestEveryCheckHasANameOfItsOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, names := range [][]string{Checks, Tools, Traps, {Advertised}} {
+	for _, names := range [][]string{Checks, Groups, Tools, Traps, {Advertised}} {
 		for _, name := range names {
 			if seen[name] {
 				t.Errorf("%q is there twice", name)

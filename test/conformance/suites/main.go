@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command suites runs the tests that the authors of Go clients wrote for their own client, against our brokers. See "make conformance-suites".
+// Command suites runs the tests that the authors of clients wrote for their own client, against our brokers. See "make conformance-suites".
 //
-// Each suite is a module at a pinned version, whose checksum is compared. Its tests run in a copy of the module, in which nothing is changed but what
+// Each suite is a module, or a package of sources, at a pinned version, whose checksum is compared. Its tests run in a copy of it, in which nothing is changed but what
 // the list of suites says: an address that is written in a test, say. Tests that cannot pass, or that have nothing to do with a broker, are left out
 // by name, each with the reason.
 package main
@@ -23,7 +23,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/test/conformance/page"
 )
 
-const usage = `Run the tests that the authors of Go clients wrote for their own client, against our brokers.
+const usage = `Run the tests that the authors of clients wrote for their own client, against our brokers.
 
 usage: suites [flags]
 
@@ -132,6 +132,11 @@ func run(ctx context.Context, args []string) error {
 
 // one starts a broker on its own.
 func one(bin, dir string) (*brokers.World, error) { return brokers.StartOne(bin, dir) }
+
+// four starts a broker on its own that gives topics four partitions where nobody says how many, and has a new group wait for members as Kafka's default is.
+func four(bin, dir string) (*brokers.World, error) {
+	return brokers.StartOne(bin, dir, "--default-partitions", "4", "--initial-rebalance-delay", "3s")
+}
 
 // standard starts a broker on its own at Kafka's usual port.
 func standard(bin, dir string) (*brokers.World, error) {

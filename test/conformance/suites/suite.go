@@ -49,6 +49,8 @@ type suite struct {
 	brokers string
 	// env is the tests' environment.
 	env func(w *brokers.World) []string
+	// play runs the tests, if they are not a Go module's.
+	play func(ctx context.Context, s *suite, bin, dir, only string) (outcome, error)
 	// prepare does what the tests expect done.
 	prepare func(ctx context.Context, w *brokers.World, copied string) error
 }
@@ -74,8 +76,11 @@ type outcome struct {
 	failed, skipped, left []string
 }
 
-// run runs the suite in a copy of its module.
+// run runs the suite, in a copy of its module if it is one.
 func (s *suite) run(ctx context.Context, bin, dir, only string) (out outcome, err error) {
+	if s.play != nil {
+		return s.play(ctx, s, bin, dir, only)
+	}
 	out.suite = s
 	copied := filepath.Join(dir, "module")
 	if s.cgo {

@@ -21,6 +21,10 @@ const (
 	placed           = "they place replicas by hand; here the operator places partitions"
 )
 
+// librdkafkaBrokers says which brokers librdkafka's tests are run against, and which tests those are.
+const librdkafkaBrokers = "those of groups that ask a broker and no mock of one, against one broker with `--default-partitions 4 --initial-rebalance-delay 3s`, " +
+	"which the tests expect"
+
 // suites are the clients' own tests.
 var suites = []suite{
 	{
@@ -32,7 +36,6 @@ var suites = []suite{
 		},
 		leave: []leave{
 			{"Txn", noTransactions},
-			{"848", "the consumer group protocol of KIP-848 is not there yet"},
 			{"Share", "share groups (KIP-932) are not there"},
 			{"SCRAM|OAuth", noAuthentication},
 		},
@@ -75,7 +78,7 @@ var suites = []suite{
 			{"ACLs", noAuthorization},
 			{"TestClientCreatePartitions|TestClientCreateTopics", placed},
 			{"TestClientFindCoordinator", noTransactions + ": it asks for the coordinator of a transaction"},
-			{"TestReaderConsumerGroup/consumer_group_rebalance$", "it passes only where a group's first rebalance does not wait for more members; here it waits as Kafka's default does"},
+			{"TestReaderConsumerGroup/consumer_group_rebalance$", "it passes only where both members have joined before one of them has read"},
 			{"TestConn/test_delete_topics", "it expects that the topic that it has just deleted, and creates again by asking for it, has no leader at first"},
 		},
 	},
@@ -93,6 +96,19 @@ var suites = []suite{
 			{"TestIntegration/(TestAdminClient_DescribeCluster|TestAdminClient_DescribeTopics|.*AuthorizedOperations)", noAuthentication + "; they skip themselves"},
 			{"TestIntegration/TestAdminConfig", "it sets a topic's compression.type to snappy; here a topic keeps batches as their producer compressed them"},
 			{"TestIntegration/TestAdminTopics", placed},
+		},
+	},
+	{
+		name: "librdkafka", title: "librdkafka, tests of groups, classic", module: "librdkafka", version: librdkafkaVersion, pattern: "^",
+		start: four, brokers: librdkafkaBrokers, play: playLibrdkafka("classic"),
+		leave: []leave{{"0137_barrier_batch_consume", noTransactions}},
+	},
+	{
+		name: "librdkafka848", title: "librdkafka, tests of groups, KIP-848", module: "librdkafka", version: librdkafkaVersion, pattern: "^",
+		start: four, brokers: librdkafkaBrokers, play: playLibrdkafka("consumer"),
+		leave: []leave{
+			{"0137_barrier_batch_consume", noTransactions},
+			{"0045_resubscribe_with_regex", "it expects the topics of a pattern in a later answer than those that are named; here they are in the first one"},
 		},
 	},
 }

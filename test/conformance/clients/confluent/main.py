@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a broker with confluent-kafka, and so with librdkafka."""
 
+import sys
 import threading
 
 import confluent_kafka
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaError, KafkaException
 from confluent_kafka import Producer, TopicCollection, TopicPartition, admin
 
 import check
+import member
 from check import Record, expect
 
 TIMEOUT = 30
@@ -208,6 +210,39 @@ class Checks(check.Program):
         listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT).result(TIMEOUT).valid
         expect(name not in [g.group_id for g in listed], "it is still listed")
 
+    def administer(self):
+        """Describes a KIP-848 group with a member, lists it by its type, and resets its offsets and deletes it without one."""
+        name = self.name("administer")
+        self.topic(name, check.PARTITIONS)
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": name, "group.protocol": "consumer", "group.remote.assignor": "range"})
+        try:
+            consumer.subscribe([name])
+
+            def described():
+                consumer.poll(0.05)
+                group = self.admin.describe_consumer_groups([name], request_timeout=TIMEOUT)[name].result(TIMEOUT)
+                parts = [p.partition for m in group.members for p in m.assignment.topic_partitions]
+                expect(group.state == ConsumerGroupState.STABLE and group.type == ConsumerGroupType.CONSUMER and group.partition_assignor == "range"
+                       and sorted(parts) == list(range(check.PARTITIONS)), f"{group.state}, {group.type}, {group.partition_assignor}, {parts}")
+
+            check.wait(described)
+            for kind, want in ((ConsumerGroupType.CONSUMER, True), (ConsumerGroupType.CLASSIC, False)):
+                listed = self.admin.list_consumer_groups(request_timeout=TIMEOUT, types={kind}).result(TIMEOUT).valid
+                expect((name in [g.group_id for g in listed]) == want, f"listed as {kind}: {not want}")
+            try:
+                self.admin.delete_consumer_groups([name], request_timeout=TIMEOUT)[name].result(TIMEOUT)
+            except KafkaException as e:
+                expect(e.args[0].code() == KafkaError.NON_EMPTY_GROUP, f"{e}")
+            else:
+                raise AssertionError("it was deleted with a member")
+        finally:
+            consumer.close()
+        place = TopicPartition(name, 1, 7)
+        self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(name, [place])])[name].result(TIMEOUT)
+        got = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name, [TopicPartition(name, 1)])])[name].result(TIMEOUT)
+        expect(got.topic_partitions[0].offset == 7, f"{got.topic_partitions}, want 7")
+        self.admin.delete_consumer_groups([name], request_timeout=TIMEOUT)[name].result(TIMEOUT)
+
     # Topics.
 
     def create_again(self):
@@ -259,8 +294,74 @@ class Checks(check.Program):
         check.wait(lambda: expect(name not in self.admin.list_topics(timeout=TIMEOUT).topics, "it is still listed"))
 
 
+# Errors of a commit that a rebalance has overtaken: it counts for nothing, and the next owner reads again.
+OVERTAKEN = (
+    KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.STALE_MEMBER_EPOCH, KafkaError._NO_OFFSET,
+    KafkaError._ASSIGNMENT_LOST, KafkaError._WAIT_COORD, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT, KafkaError._DESTROY,
+)
+
+
+def member_options(asked):
+    """The options of a member."""
+    options = {
+        "bootstrap.servers": sys.argv[1], "group.id": asked["group"], "enable.auto.commit": False, "auto.offset.reset": "earliest",
+        "topic.metadata.refresh.interval.ms": 1000, "fetch.wait.max.ms": 200,
+    }
+    if asked["instance"]:
+        options["group.instance.id"] = asked["instance"]
+    if asked["protocol"] == "consumer":
+        options["group.protocol"] = "consumer"
+        if asked["assignor"]:
+            options["group.remote.assignor"] = asked["assignor"]
+        return options
+    options["partition.assignment.strategy"] = "cooperative-sticky" if asked["protocol"] == "cooperative" else "range"
+    options["session.timeout.ms"], options["heartbeat.interval.ms"] = asked["session_ms"], asked["heartbeat_ms"]
+    return options
+
+
+def be_member(asked):
+    """Is a member of a group until it is told to leave."""
+    leaving = member.leaving()
+    consumer = Consumer(member_options(asked))
+    consumer.subscribe(
+        [asked["pattern"]] if asked["pattern"] else asked["topics"],
+        on_assign=lambda _, p: member.moved("assigned", p), on_revoke=lambda _, p: member.moved("revoked", p), on_lost=lambda _, p: member.moved("lost", p))
+    try:
+        while not leaving.is_set():
+            batch = []
+            for m in consumer.consume(100, timeout=0.2):
+                if not m.error():
+                    batch.append((m.topic(), m.partition(), m.offset()))
+                elif m.error().fatal() or not m.error().retriable() and m.error().code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    member.show("error", error=f"{m.error().name()}: {m.error().str()}")
+            member.show_read(batch)
+            if batch:
+                commit_batch(consumer)
+    except KafkaException as e:
+        member.show("error", error=f"{e.args[0].name()}: {e.args[0].str()}")
+    finally:
+        consumer.close()
+
+
+def commit_batch(consumer):
+    """Commits what was read."""
+    try:
+        done = consumer.commit(asynchronous=False)
+    except KafkaException as e:
+        if e.args[0].code() not in OVERTAKEN:
+            raise
+        return
+    for p in done:
+        if p.error is None and p.offset >= 0:
+            member.show("committed", topic=p.topic, partition=p.partition, next=p.offset, member=consumer.memberid() or "")
+
+
 def main():
     """Runs all checks."""
+    if member.asked():
+        be_member(member.asked())
+        return
     c = Checks()
     plain = {"enable.idempotence": False}
     c.run("produce acks=0", c.round_trip, "acks-0", acks=0, **plain)
@@ -282,6 +383,7 @@ def main():
     c.run("describe group", c.describe_group)
     c.run("lag", c.lag)
     c.run("delete group", c.delete_group)
+    c.run("administer KIP-848 group", c.administer)
     c.run("create topic", c.topic, c.name("topic"), 2)
     c.run("create topic again", c.create_again)
     c.run("describe topic", check.wait, lambda: c.partitions(2))

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -74,6 +75,63 @@ func (p *program) groups() {
 		}
 		return nil
 	})
+	p.Run(check.GroupAdminister, p.administer)
+}
+
+// administer describes a KIP-848 group with a member, lists it by its type, and resets its offsets and deletes it without one.
+func (p *program) administer(ctx context.Context) error {
+	name := p.Name("administer")
+	if err := p.topic(ctx, name, check.Partitions); err != nil {
+		return err
+	}
+	c, err := p.open(kgo.ConsumerGroup(name), kgo.ConsumeTopics(name), kgo.DisableAutoCommit(), kgo.ServerSideBalancer(), kgo.Balancers(kgo.RangeBalancer()))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = check.Await(ctx, func() error {
+		described, err := p.admin.DescribeConsumerGroups(ctx, name)
+		if err != nil {
+			return err
+		}
+		g := described[name]
+		if assigned := g.AssignedPartitions(); g.Err != nil || g.State != "Stable" || g.AssignorName != "range" || len(assigned[name]) != check.Partitions {
+			return fmt.Errorf("state %q, by %q, partitions %v, error %s; want Stable, range, %d", g.State, g.AssignorName, assigned, check.Why(g.Err), check.Partitions)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for filter, want := range map[string]bool{"consumer": true, "classic": false} {
+		listed, err := p.admin.ListGroupsByType(ctx, []string{filter})
+		if err != nil {
+			return err
+		}
+		if _, got := listed[name]; got != want {
+			return fmt.Errorf("listed with the filter %s: %t, want %t", filter, got, want)
+		}
+	}
+	if _, err := p.admin.DeleteGroup(ctx, name); !errors.Is(err, kerr.NonEmptyGroup) {
+		return fmt.Errorf("delete it with a member: error %s, want NON_EMPTY_GROUP", check.Why(err))
+	}
+	if err := c.LeaveGroupContext(ctx); err != nil {
+		return err
+	}
+	offsets := kadm.Offsets{}
+	offsets.AddOffset(name, 1, 7, -1)
+	if err := p.admin.CommitAllOffsets(ctx, name, offsets); err != nil {
+		return fmt.Errorf("reset its offsets: %w", err)
+	}
+	committed, err := p.admin.FetchOffsets(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o, _ := committed.Lookup(name, 1); o.At != 7 {
+		return fmt.Errorf("offset %d, want 7", o.At)
+	}
+	_, err = p.admin.DeleteGroup(ctx, name)
+	return err
 }
 
 // readInGroup reads n records as the only member, commits them and leaves.

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/ringmaster-dev/ringmaster/test/conformance/check"
+	"github.com/ringmaster-dev/ringmaster/test/conformance/member"
 )
 
 // program is the checks and what they share.
@@ -25,6 +26,10 @@ type program struct {
 }
 
 func main() {
+	if config := member.Asked(); config != nil {
+		beMember(config)
+		return
+	}
 	p := &program{Program: check.Start("franz-go", check.ModuleVersion("github.com/twmb/franz-go"))}
 	var err error
 	if p.client, err = kgo.NewClient(kgo.SeedBrokers(p.Bootstrap)); err != nil {
@@ -50,7 +55,7 @@ func (p *program) topic(ctx context.Context, name string, partitions int32) erro
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	return nil
+	return check.Served(ctx, p.admin, name)
 }
 
 // send writes records with the options' producer and waits for their acknowledgements.

@@ -26,6 +26,7 @@ import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ConsumerGroupDescription;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.ListGroupsOptions;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -41,9 +42,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.GroupState;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.GroupNotEmptyException;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
@@ -76,6 +79,10 @@ public final class Main {
     }
 
     public static void main(String[] args) throws IOException {
+        if (args.length == 3) {
+            Member.run(args[0], args[2]);
+            return;
+        }
         if (args.length != 2) {
             System.err.println("usage: Main BOOTSTRAP PREFIX");
             System.exit(2);
@@ -118,6 +125,7 @@ public final class Main {
         run("describe group", this::describeGroup);
         run("lag", this::lag);
         run("delete group", this::deleteGroup);
+        run("administer KIP-848 group", this::administer);
         run("create topic", () -> topic(name("topic"), 2));
         run("create topic again", () -> fails(TopicExistsException.class, () -> topic(name("topic"), 2)));
         run("describe topic", () -> await(() -> partitions(name("topic"), 2)));
@@ -395,6 +403,33 @@ public final class Main {
     private void deleteGroup() throws Exception {
         admin.deleteConsumerGroups(Set.of(name("commit"))).all().get();
         Data.expect(!listed(name("commit")), "it is still listed");
+    }
+
+    /** Describes a KIP-848 group with a member, lists it by its type, and resets its offsets and deletes it without one. */
+    private void administer() throws Exception {
+        String name = name("administer");
+        topic(name, Data.PARTITIONS);
+        Map<String, String> options = Map.of("group.id", name, "group.protocol", "consumer", "group.remote.assignor", "range", "auto.offset.reset", "earliest");
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(options)) {
+            consumer.subscribe(List.of(name));
+            await(() -> {
+                consumer.poll(Duration.ofMillis(50));
+                ConsumerGroupDescription got = admin.describeConsumerGroups(Set.of(name)).describedGroups().get(name).get();
+                boolean whole = got.members().size() == 1 && got.members().iterator().next().assignment().topicPartitions().size() == Data.PARTITIONS;
+                Data.expect(whole && got.groupState() == GroupState.STABLE && got.type() == GroupType.CONSUMER
+                        && got.partitionAssignor().equals("range") && got.groupEpoch().isPresent(), got.toString());
+            });
+            for (GroupType type : List.of(GroupType.CONSUMER, GroupType.CLASSIC)) {
+                boolean listed = admin.listGroups(new ListGroupsOptions().withTypes(Set.of(type))).all().get().stream().anyMatch(g -> g.groupId().equals(name));
+                Data.expect(listed == (type == GroupType.CONSUMER), "listed as " + type + ": " + listed);
+            }
+            fails(GroupNotEmptyException.class, () -> admin.deleteConsumerGroups(Set.of(name)).all().get());
+        }
+        TopicPartition place = new TopicPartition(name, 1);
+        admin.alterConsumerGroupOffsets(name, Map.of(place, new OffsetAndMetadata(7))).all().get();
+        long offset = admin.listConsumerGroupOffsets(name).partitionsToOffsetAndMetadata().get().get(place).offset();
+        Data.expect(offset == 7, "offset " + offset + ", want 7");
+        admin.deleteConsumerGroups(Set.of(name)).all().get();
     }
 
     // Topics.

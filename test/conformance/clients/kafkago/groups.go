@@ -205,6 +205,7 @@ func (p *program) listed(ctx context.Context, name string, want bool) error {
 }
 
 func (p *program) topics() {
+	p.Skip(check.GroupAdminister, check.NoConsumerProtocol)
 	topic := p.Name("topic")
 	p.Run(check.TopicCreate, func(ctx context.Context) error { return p.topic(ctx, topic, 2) })
 	p.Run(check.TopicCreateAgain, func(ctx context.Context) error { return check.Exists(p.create(ctx, topic, 2)) })

@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/ringmaster-dev/ringmaster/test/conformance/check"
+	"github.com/ringmaster-dev/ringmaster/test/conformance/member"
 )
 
 // program is the checks and what they share.
@@ -25,6 +26,10 @@ type program struct {
 type option func(*kafka.Writer)
 
 func main() {
+	if asked := member.Asked(); asked != nil {
+		beMember(asked)
+		return
+	}
 	p := &program{Program: check.Start("segmentio kafka-go", check.ModuleVersion("github.com/segmentio/kafka-go"))}
 	p.client = &kafka.Client{Addr: kafka.TCP(p.Bootstrap), Timeout: 30 * time.Second, Transport: &kafka.Transport{MetadataTTL: 200 * time.Millisecond}}
 	p.produce()
@@ -49,7 +54,30 @@ func (p *program) topic(ctx context.Context, name string, partitions int) error 
 	if err := p.create(ctx, name, partitions); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	return check.Await(ctx, func() error { return p.partitions(ctx, name, partitions) })
+	return check.Await(ctx, func() error {
+		if err := p.partitions(ctx, name, partitions); err != nil {
+			return err
+		}
+		return p.served(ctx, name, partitions)
+	})
+}
+
+// served says whether a topic's leaders know that they lead: a record with acks=0 that comes before is lost.
+func (p *program) served(ctx context.Context, topic string, partitions int) error {
+	req := &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{}}
+	for i := range partitions {
+		req.Topics[topic] = append(req.Topics[topic], kafka.LastOffsetOf(i))
+	}
+	resp, err := p.client.ListOffsets(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, o := range resp.Topics[topic] {
+		if o.Error != nil {
+			return fmt.Errorf("partition %d: %w", o.Partition, o.Error)
+		}
+	}
+	return nil
 }
 
 // partitions says whether a topic has n partitions, each with a leader.

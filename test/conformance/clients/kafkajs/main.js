@@ -3,7 +3,7 @@
 'use strict'
 
 const { setTimeout: sleep } = require('node:timers/promises')
-const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs')
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, PartitionAssigners, logLevel } = require('kafkajs')
 const snappy = require('kafkajs-snappy')
 const lz4 = require('lz4js')
 const { ZstdCodec } = require('zstd-codec')
@@ -19,7 +19,7 @@ const MORE = 30
 const LIMIT = 60000
 const EPOCH = 1700000000000
 
-if (process.argv.length !== 4) {
+if (process.argv.length !== 4 && process.argv.length !== 5) {
   console.error('usage: main.js BOOTSTRAP PREFIX')
   process.exit(2)
 }
@@ -327,7 +327,53 @@ const checks = {
   },
 }
 
+/** Prints an event of a member; the Go package member says what there is. */
+const show = (event, fields) => console.log(JSON.stringify({ event, time: Math.round((performance.timeOrigin + performance.now()) * 1000), ...fields }))
+
+/** Is a member of a group until standard input ends. */
+async function beMember(asked) {
+  const consumer = kafka.consumer({
+    groupId: asked.group, sessionTimeout: asked.session_ms, rebalanceTimeout: 30000, heartbeatInterval: asked.heartbeat_ms,
+    maxWaitTimeInMs: 200, metadataMaxAge: 1000, partitionAssigners: [PartitionAssigners.roundRobin],
+  })
+  let member = ''
+  let owned = []
+  const gone = () => {
+    show('revoked', { partitions: owned })
+    owned = []
+  }
+  consumer.on(consumer.events.REBALANCING, gone)
+  consumer.on(consumer.events.GROUP_JOIN, e => {
+    if (owned.length) gone()
+    member = e.payload.memberId
+    owned = Object.entries(e.payload.memberAssignment).flatMap(([topicName, ps]) => ps.map(partition => ({ topic: topicName, partition })))
+    show('assigned', { partitions: owned })
+  })
+  consumer.on(consumer.events.CRASH, e => show('error', { error: `${e.payload.error}` }))
+  await consumer.connect()
+  await consumer.subscribe({ topics: asked.topics, fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: true,
+    eachBatch: async ({ batch, isRunning, isStale }) => {
+      if (!isRunning() || isStale()) return
+      const place = { topic: batch.topic, partition: batch.partition }
+      show('read', { ...place, first: Number(batch.firstOffset()), last: Number(batch.lastOffset()) })
+      const next = Number(batch.lastOffset()) + 1
+      await consumer.commitOffsets([{ ...place, offset: `${next}` }])
+      show('committed', { ...place, next, member })
+    },
+  })
+  process.stdin.resume()
+  await new Promise(resolve => process.stdin.on('end', resolve))
+  await consumer.disconnect()
+}
+
 async function main() {
+  if (process.argv.length === 5) {
+    await beMember(JSON.parse(process.argv[4]))
+    process.exit(0)
+  }
   console.log(JSON.stringify({ client: 'kafkajs', version: require('kafkajs/package.json').version }))
   await admin.connect()
   for (const [check, run] of Object.entries(checks)) {
@@ -335,6 +381,7 @@ async function main() {
     const error = await Promise.race([fails(run()), slow])
     console.log(JSON.stringify(error ? { check, ok: false, detail: `${error.name}: ${error.message}` } : { check, ok: true }))
   }
+  console.log(JSON.stringify({ check: 'administer KIP-848 group', skip: 'the client has no KIP-848' }))
   await admin.disconnect()
   process.exit(0)
 }

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a broker with kafka-python."""
 
+import sys
 import time
 
 import kafka
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, KafkaAdminClient, OffsetSpec
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
 import check
+import member
 from check import Record, expect
 
 TIMEOUT = 30
@@ -170,8 +174,9 @@ class Checks(check.Program):
 
     def member(self, ledger, name, stop):
         """Reads until stop, and commits after each poll."""
-        consumer = self.consumer(self.name("rebalance"), max_poll_records=50)
+        consumer = self.consumer(self.name("rebalance"), max_poll_records=50, session_timeout_ms=6000)
         try:
+            know(consumer, [self.name("rebalance")])
             consumer.subscribe([self.name("rebalance")])
             while not stop.is_set():
                 polled = consumer.poll(200)
@@ -271,8 +276,68 @@ class Checks(check.Program):
         check.wait(lambda: expect(name not in self.admin.list_topics(), "it is still listed"))
 
 
+def know(consumer, topics):
+    """Has a consumer know its topics' partitions. One that joins a group before it does joins again at once, and may hang there."""
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
+
+
+class Listener(kafka.ConsumerRebalanceListener):
+    """Prints what comes and goes."""
+
+    def on_partitions_assigned(self, assigned):
+        """Is called when partitions have come."""
+        member.moved("assigned", assigned)
+
+    def on_partitions_revoked(self, revoked):
+        """Is called when partitions are about to go."""
+        member.moved("revoked", revoked)
+
+    def on_partitions_lost(self, lost):
+        """Is called when partitions have gone."""
+        member.moved("lost", lost)
+
+
+def be_member(asked):
+    """Is a member of a group until it is told to leave."""
+    leaving = member.leaving()
+    assignor = CooperativeStickyAssignor if asked["protocol"] == "cooperative" else RangePartitionAssignor
+    options = {"group_instance_id": asked["instance"]} if asked["instance"] else {}
+    consumer = KafkaConsumer(
+        bootstrap_servers=sys.argv[1], group_id=asked["group"], enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1000,
+        fetch_max_wait_ms=200, session_timeout_ms=asked["session_ms"], heartbeat_interval_ms=asked["heartbeat_ms"],
+        partition_assignment_strategy=[assignor], **options)
+    try:
+        know(consumer, asked["topics"])
+        consumer.subscribe(asked["topics"], listener=Listener())
+        while not leaving.is_set():
+            polled = consumer.poll(200)
+            member.show_read((p.topic, p.partition, r.offset) for p, records in polled.items() for r in records)
+            if polled:
+                commit_polled(consumer, polled)
+    except KafkaError as e:
+        member.show("error", error=f"{type(e).__name__}: {e}")
+    finally:
+        consumer.close()
+
+
+def commit_polled(consumer, polled):
+    """Commits what was read."""
+    offsets = {p: kafka.OffsetAndMetadata(records[-1].offset + 1, "", -1) for p, records in polled.items()}
+    try:
+        consumer.commit(offsets)
+    except (CommitFailedError, RebalanceInProgressError):
+        return  # a rebalance has overtaken it: the next owner reads again
+    me = consumer.group_metadata()
+    for p, offset in offsets.items():
+        member.show("committed", topic=p.topic, partition=p.partition, next=offset.offset, member=me.member_id, generation=me.generation_id)
+
+
 def main():
     """Runs all checks."""
+    if member.asked():
+        be_member(member.asked())
+        return
     c = Checks()
     c.run("kafka-python guesses one real release from the versions that are offered, 2.5 or later", c.release)
     plain = {"enable_idempotence": False}
@@ -295,6 +360,7 @@ def main():
     c.run("describe group", c.describe_group)
     c.run("lag", c.lag)
     c.run("delete group", c.delete_group)
+    c.skip("administer KIP-848 group", "the client has no KIP-848")
     c.run("create topic", c.topic, c.name("topic"), 2)
     c.run("create topic again", c.create_again)
     c.run("describe topic", check.wait, lambda: c.partitions(2))

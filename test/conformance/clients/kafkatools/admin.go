@@ -76,6 +76,7 @@ func (p *program) groups() {
 }
 
 func (p *program) topics() {
+	p.Run(check.GroupAdminister, p.administer)
 	topic := p.Name("topic")
 	p.Run(check.TopicCreate, func(ctx context.Context) error { return p.topic(ctx, topic, 2) })
 	p.Run(check.TopicCreateAgain, func(ctx context.Context) error { return check.Exists(p.topic(ctx, topic, 2)) })

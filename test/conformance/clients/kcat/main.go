@@ -55,7 +55,7 @@ func main() {
 	p.consume()
 	p.groups()
 	for _, name := range []string{
-		check.GroupNeverSeen, check.GroupDescribe, check.Lag, check.GroupDelete, check.TopicCreate, check.TopicCreateAgain,
+		check.GroupNeverSeen, check.GroupDescribe, check.Lag, check.GroupDelete, check.GroupAdminister, check.TopicCreate, check.TopicCreateAgain,
 		check.PartitionsAdd, check.ConfigsDescribe, check.ConfigsAlter, check.RecordsDelete, check.TopicDelete,
 	} {
 		p.Skip(name, "kcat does not administer topics and groups")
@@ -72,7 +72,7 @@ func (p *program) topic(ctx context.Context, name string, partitions int32) erro
 	if _, err := p.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	return nil
+	return check.Served(ctx, p.admin, name)
 }
 
 // send writes records of one partition.

@@ -54,6 +54,22 @@ func main() {
 	p.Run(check.TrapChecksum, p.checksum)
 	p.Run(check.TrapUnknownKey, p.unknownKey)
 	p.Run(check.TrapHugeFrame, p.hugeFrame)
+	p.Run(check.TrapLostJoin, p.lostJoin)
+	p.Run(check.TrapLostStaticJoin, p.lostStaticJoin)
+	p.Run(check.TrapReturningLeader, p.returningLeader)
+	p.Run(check.TrapUnknownMember, p.unknownMember)
+	p.Run(check.TrapWrongEpoch, p.wrongEpoch)
+	p.Run(check.TrapLostAnswer, p.lostAnswer)
+	p.Run(check.TrapBadHeartbeat, p.badHeartbeat)
+	p.Run(check.TrapStaleCommit, p.staleCommit)
+	p.Run(check.TrapKeptCommit, p.keptCommit)
+	p.Run(check.TrapBadPattern, p.badPattern)
+	p.Run(check.TrapBadAssignor, p.badAssignor)
+	p.Run(check.TrapStaticReturn, p.staticReturn)
+	p.Run(check.TrapUsedInstance, p.usedInstance)
+	p.Run(check.TrapNotMigratable, p.notMigratable)
+	p.Run(check.TrapDescribeOther, p.describeOther)
+	p.Run(check.TrapDeleteUsed, p.deleteUsed)
 }
 
 // code turns an error code into an error.
@@ -184,17 +200,10 @@ func (p *program) offsetFetch(ctx context.Context) error {
 		return err
 	}
 	group := p.Name("never")
-	find := kmsg.NewPtrFindCoordinatorRequest()
-	find.SetVersion(3)
-	find.CoordinatorKey = group
-	found, err := once[*kmsg.FindCoordinatorResponse](ctx, p.Bootstrap, find)
-	if err == nil {
-		err = code(found.ErrorCode)
-	}
+	address, err := p.coordinator(ctx, group)
 	if err != nil {
 		return err
 	}
-	address := net.JoinHostPort(found.Host, strconv.Itoa(int(found.Port)))
 	for version := int16(1); version <= 8; version++ {
 		req := kmsg.NewPtrOffsetFetchRequest()
 		req.SetVersion(version)
@@ -251,6 +260,9 @@ func (p *program) topic(ctx context.Context, of string) (topic, address string, 
 		}
 		return nil
 	})
+	if err == nil {
+		err = check.Served(ctx, p.admin, topic)
+	}
 	return topic, address, err
 }
 
