@@ -87,7 +87,7 @@ func (g *Group) rebalanceTimeout() time.Duration {
 	return longest
 }
 
-// rebalanceAfterLoss follows the removal of members (gone), or of ids that members were awaited with.
+// rebalanceAfterLoss is afterLoss of an ordinary group.
 func (g *Group) rebalanceAfterLoss(gone bool) {
 	if gone && (g.ordinary.state == StateStable || g.ordinary.state == StateCompletingRebalance) {
 		g.prepareRebalance()

@@ -445,18 +445,9 @@ func (g *Group) consumerLeave(in ConsumerHeartbeat) {
 	} else {
 		g.notef("member %q left", m.id)
 		g.remove(m)
-		g.consumerGone()
+		g.afterLoss(true)
 	}
 	g.reply(in.Token, ErrNone, ConsumerHeartbeatReply{MemberID: m.id, Epoch: in.Epoch})
-}
-
-// consumerGone follows the removal of members where the group decides the shares.
-func (g *Group) consumerGone() {
-	if g.managed != nil {
-		g.divideAll()
-		return
-	}
-	g.consumerLoss(true)
 }
 
 // consumerLoss follows the removal of members (gone) of a consumer group. One whose last member of KIP-848's protocol has gone, and that has others, becomes an

@@ -376,11 +376,16 @@ func (g *Group) leave(in Leave) {
 		}
 	}
 	g.reply(in.Token, code, body)
+	g.afterLoss(gone)
+}
+
+// afterLoss follows the removal of members (gone), or of ids that members were awaited with.
+func (g *Group) afterLoss(gone bool) {
 	switch {
+	case g.handoff == nil:
+		g.rebalanceAfterLoss(gone)
 	case g.consumer != nil:
 		g.consumerLoss(gone)
-	case g.managed == nil:
-		g.rebalanceAfterLoss(gone)
 	case gone:
 		g.divideAll()
 	}
