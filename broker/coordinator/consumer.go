@@ -372,7 +372,7 @@ func (g *Group) advance(m *groupMember) (told bool) {
 	}
 	for _, tp := range c.last {
 		if _, moves := c.moved[tp]; moves {
-			c.moved[tp] = g.now // its time to give up begins when it is told to
+			c.giveUp(tp, g.now) // its time begins when it is told to
 		}
 	}
 	c.synced, c.last, c.due = true, next, nil

@@ -199,7 +199,7 @@ func (g *Group) release() {
 	for _, m := range g.sortedMembers() {
 		m.client.pod, m.client.uid = "", ""
 		for tp := range m.client.moved {
-			m.client.moved[tp] = g.now // from here on it has its own rebalance timeout to give up
+			m.client.giveUp(tp, g.now) // from here on it has its own rebalance timeout for that
 		}
 		g.mark(m)
 		if m.client.opaque {

@@ -143,12 +143,17 @@ func (g *Group) settle(m *groupMember) {
 			delete(c.moved, tp)
 			delete(c.asked, tp)
 		case !noted:
-			if c.moved == nil {
-				c.moved = map[assigner.Partition]time.Time{}
-			}
-			c.moved[tp] = g.now
+			c.giveUp(tp, g.now)
 		}
 	}
+}
+
+// giveUp begins the time that the member has to give up a partition, whether or not it had begun before.
+func (c *reader) giveUp(tp assigner.Partition, from time.Time) {
+	if c.moved == nil {
+		c.moved = map[assigner.Partition]time.Time{}
+	}
+	c.moved[tp], c.due = from, nil
 }
 
 // fence takes from the clients what they should have let go of by now. Their commits for it are refused from here on.

@@ -112,7 +112,8 @@ func (g *Group) ask(m *groupMember) {
 		if c.asked == nil {
 			c.asked = map[assigner.Partition]bool{}
 		}
-		c.asked[tp], c.moved[tp], c.due = true, g.now, nil
+		c.asked[tp] = true
+		c.giveUp(tp, g.now)
 	}
 }
 
