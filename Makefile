@@ -24,6 +24,7 @@ RACE ?= $(if $(shell command -v "$$(go env CC)" 2>/dev/null),-race)
 BENCH ?=
 FUZZTIME ?= 5000x
 SOAKTIME ?= 10m
+FAULTS ?= 30m
 
 ##@ Try it
 
@@ -44,8 +45,8 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@assets=$$(hack/envtest-assets.sh); \
 	echo "test: go test $(RACE) ./... with the API server in $$assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
-	@echo "test: a million random steps of the coordinator, with new seeds, without the race detector"
-	@go test -timeout 15m -count 1 -run '^TestRandomRuns$$' ./broker/coordinator
+	@echo "test: two million random steps of the coordinator, pods, operators and brokers, with new seeds, without the race detector"
+	@go test -timeout 15m -count 1 -run '^TestRandom(Runs|Worlds)$$' ./broker/coordinator
 	@echo "test: hack/tools, test/bench, test/conformance"
 	@go -C hack/tools test ./img
 	@go -C test/bench test ./...
@@ -54,6 +55,10 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 .PHONY: e2e
 e2e: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite on a real cluster (CLUSTER=local|kind|current; KEEP=1 leaves the cluster up)
 	CLUSTER=$(CLUSTER) IMAGE=$(IMAGE) IMAGE_TAR=$(IMAGE_TAR) hack/e2e.sh
+
+.PHONY: e2e-faults
+e2e-faults: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite's faults alone, for FAULTS (30m; FAULTS_SEED=N for an order that was printed; CLUSTER=local)
+	CLUSTER=$(CLUSTER) IMAGE=$(IMAGE) IMAGE_TAR=$(IMAGE_TAR) FAULTS=$(FAULTS) E2E_TIMEOUT=3h E2E_ARGS='-ginkgo.label-filter=faults' hack/e2e.sh
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint $(TOOLS)/helm ## golangci-lint, helm lint, shellcheck where it is installed

@@ -262,6 +262,14 @@ type BrokerConfig struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('10s')",message="config.assignmentInterval must be a duration from 0s to 10s, such as 100ms"
 	// +optional
 	AssignmentInterval *metav1.Duration `json:"assignmentInterval,omitempty"`
+
+	// heartbeatHold is how long the heartbeat of a classic member of a managed group may be held at most, as a duration, so that it hears of a change at once;
+	// 0s for not at all. Default 2900ms; from 0s to 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('10s')",message="config.heartbeatHold must be a duration from 0s to 10s, such as 2900ms"
+	// +optional
+	HeartbeatHold *metav1.Duration `json:"heartbeatHold,omitempty"`
 }
 
 // BrokerPodTemplate overrides parts of the broker pods.

@@ -7,6 +7,9 @@ package v1alpha1
 // message that says what to do.
 const ConditionReady = "Ready"
 
+// ConditionOffsetsReset is on a ConsumerGroup once it had a spec.offsets.reset: True when that is done, with its phase as the reason.
+const ConditionOffsetsReset = "OffsetsReset"
+
 // Reasons of a BrokerCluster's Ready condition.
 const (
 	// ReasonBrokersReady says that every broker answers.
@@ -45,6 +48,8 @@ const (
 	ReasonGroupIDTaken = "GroupIDTaken"
 	// ReasonStatusTooLarge says that the assignment does not fit in the status (1 MiB); the last one stands.
 	ReasonStatusTooLarge = "StatusTooLarge"
+	// ReasonPaused says that the members were asked to read nothing, by spec.paused or a reset of offsets.
+	ReasonPaused = "Paused"
 	// ReasonWireGroup says that the group has no selector: its members are the clients that join over the wire.
 	ReasonWireGroup = "WireGroup"
 	// ReasonInvalidSelector says that spec.selector cannot be parsed.

@@ -36,6 +36,7 @@ type ConsumerGroup struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.groupID) == has(self.groupID) && (!has(self.groupID) || self.groupID == oldSelf.groupID)",message="groupID cannot be changed: the group would lose its offsets; create another ConsumerGroup and delete this one"
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.clusterRef) == has(self.clusterRef) && (!has(self.clusterRef) || self.clusterRef == oldSelf.clusterRef)",message="clusterRef cannot be changed; create another ConsumerGroup in the other cluster and delete this one"
+// +kubebuilder:validation:XValidation:rule="!has(self.offsets) || !has(self.offsets.reset) || !has(self.offsets.reset.topics) || self.offsets.reset.topics.all(t, t in self.topics)",message="offsets.reset.topics must be among topics"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.targetRef)",message="replicas needs targetRef, the workload to scale; set targetRef or remove replicas"
 type ConsumerGroupSpec struct {
 	// clusterRef is the name of the BrokerCluster, in the same namespace. Default: the namespace's only one. Immutable.
@@ -86,7 +87,20 @@ type ConsumerGroupSpec struct {
 	// +optional
 	HandoffTimeout *metav1.Duration `json:"handoffTimeout,omitempty"`
 
-	// offsets say where a member starts that finds no committed offset.
+	// rebalanceDelay is how long a pod that becomes a member waits for others that come at the same time, so that many cost one rebalance; four times that at
+	// most. A member that is lost is never waited for. As a duration, default 500ms, from 0s to 1m.
+	// +kubebuilder:default="500ms"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(ms|s|m|h))+$') && duration(self) <= duration('1m')",message="rebalanceDelay must be a duration from 0s to 1m, such as 500ms"
+	// +optional
+	RebalanceDelay *metav1.Duration `json:"rebalanceDelay,omitempty"`
+
+	// paused takes every partition from every member; the members keep their seats, and get partitions again when it is false.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// offsets say where a member starts that finds no committed offset, and set the committed ones.
 	// +kubebuilder:default={}
 	// +optional
 	Offsets OffsetsSpec `json:"offsets,omitempty"`
@@ -121,7 +135,55 @@ type OffsetsSpec struct {
 	// its committed offset accordingly. Default: left to the client's own configuration.
 	// +optional
 	Initial InitialOffset `json:"initial,omitempty"`
+
+	// reset sets the group's committed offsets, once for each id.
+	// +optional
+	Reset *OffsetsReset `json:"reset,omitempty"`
 }
+
+// OffsetsReset sets a group's committed offsets. It is carried out once for each id, and refused while members are active, unless forced.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.timestamp) == (self.to == 'Timestamp')",message="timestamp is needed with to: Timestamp, and with nothing else"
+// +kubebuilder:validation:XValidation:rule="has(self.offset) == (self.to == 'Offset')",message="offset is needed with to: Offset, and with nothing else"
+type OffsetsReset struct {
+	// id names the reset: another id is another reset. From 1 to 63 characters.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// to is where each partition's offset is set: Earliest (its first record), Latest (its end), Timestamp (the first record at or after timestamp, or the end) or
+	// Offset (offset, or the partition's first or last where it is beyond them).
+	To ResetTarget `json:"to"`
+	// timestamp is a time, with to: Timestamp.
+	// +optional
+	Timestamp *metav1.Time `json:"timestamp,omitempty"`
+	// offset is an offset, with to: Offset.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Offset *int64 `json:"offset,omitempty"`
+	// topics are those of the group's topics whose offsets are set. Default: all.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=249
+	// +listType=set
+	// +optional
+	Topics []string `json:"topics,omitempty"`
+	// force carries it out although members are active: those of a group with a selector give everything up for it and go on from the new offsets; the clients of
+	// a group without one are removed, and join again.
+	// +optional
+	Force bool `json:"force,omitempty"`
+}
+
+// ResetTarget is where offsets are set to.
+//
+// +kubebuilder:validation:Enum=Earliest;Latest;Timestamp;Offset
+type ResetTarget string
+
+// The targets of a reset.
+const (
+	ResetEarliest  ResetTarget = "Earliest"
+	ResetLatest    ResetTarget = "Latest"
+	ResetTimestamp ResetTarget = "Timestamp"
+	ResetOffset    ResetTarget = "Offset"
+)
 
 // InitialOffset is where a partition without a committed offset is read from.
 //
@@ -181,7 +243,7 @@ type ConsumerGroupStatus struct {
 	// generation grows by one with every change of the assignment. It is the generation that clients see.
 	// +optional
 	Generation int32 `json:"generation"`
-	// replicas is the number of members.
+	// replicas is the number of members; those in phase Standby do not count.
 	// +optional
 	Replicas int32 `json:"replicas"`
 	// partitions is the number of partitions of the group's topics.
@@ -200,13 +262,19 @@ type ConsumerGroupStatus struct {
 	// web-0:orders[0,3,6,9,12,15,18,21,+92].
 	// +optional
 	Assignments string `json:"assignments,omitempty"`
+	// paused says that no member has partitions because spec.paused, or a reset of offsets that is under way, has taken them.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
 	// lastRebalance describes the last change of the assignment.
 	// +optional
 	LastRebalance *Rebalance `json:"lastRebalance,omitempty"`
 	// lag is how far the group is behind.
 	// +optional
 	Lag *LagSummary `json:"lag,omitempty"`
-	// conditions: Ready.
+	// offsetsReset is what became of spec.offsets.reset.
+	// +optional
+	OffsetsReset *OffsetsResetStatus `json:"offsetsReset,omitempty"`
+	// conditions: Ready; OffsetsReset, once there was a spec.offsets.reset.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type
@@ -214,9 +282,41 @@ type ConsumerGroupStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MemberPhase says whether a member is alive.
+// OffsetsResetStatus is what became of a reset.
+type OffsetsResetStatus struct {
+	// id is that of the reset.
+	ID string `json:"id"`
+	// phase is Refused, InProgress, Succeeded or Failed.
+	Phase ResetPhase `json:"phase"`
+	// time is when the phase began.
+	Time metav1.Time `json:"time"`
+	// partitions is how many partitions' offsets were set.
+	// +optional
+	Partitions int32 `json:"partitions,omitempty"`
+	// message says what was done, or what to do.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ResetPhase is how far a reset has come.
 //
-// +kubebuilder:validation:Enum=Active;Grace
+// +kubebuilder:validation:Enum=Refused;InProgress;Succeeded;Failed
+type ResetPhase string
+
+const (
+	// ResetRefused waits until no member is active.
+	ResetRefused ResetPhase = "Refused"
+	// ResetInProgress was begun: nobody reads until it is done.
+	ResetInProgress ResetPhase = "InProgress"
+	// ResetSucceeded is done.
+	ResetSucceeded ResetPhase = "Succeeded"
+	// ResetFailed was given up.
+	ResetFailed ResetPhase = "Failed"
+)
+
+// MemberPhase says whether a member is alive, and reads.
+//
+// +kubebuilder:validation:Enum=Active;Grace;Standby;Stalled
 type MemberPhase string
 
 const (
@@ -224,6 +324,11 @@ const (
 	MemberActive MemberPhase = "Active"
 	// MemberGrace is a member whose pod is not alive but may come back; it keeps its partitions until its grace period ends.
 	MemberGrace MemberPhase = "Grace"
+	// MemberStandby is a live pod beyond the replicas of its workload, such as a rolling update starts before it ends an old one: it has no partitions, and takes over
+	// those of the next one that ends.
+	MemberStandby MemberPhase = "Standby"
+	// MemberStalled is a live member that has committed nothing for a minute although its partitions have lag.
+	MemberStalled MemberPhase = "Stalled"
 )
 
 // GroupMember is a pod that is a member of a group.
@@ -242,7 +347,13 @@ type GroupMember struct {
 	// zone is the zone that the pod runs in, by its label topology.kubernetes.io/zone, which Kubernetes sets from the node's. Not set where it has none.
 	// +optional
 	Zone string `json:"zone,omitempty"`
-	// phase is Active or Grace.
+	// workload is what made the pod: Deployment/web, StatefulSet/db; not set for a pod that nothing made.
+	// +optional
+	Workload string `json:"workload,omitempty"`
+	// restarts is how often the pod's containers were started again.
+	// +optional
+	Restarts int32 `json:"restarts,omitempty"`
+	// phase is Active, Grace, Standby or Stalled.
 	Phase MemberPhase `json:"phase"`
 	// graceDeadline is when the member loses its partitions if it has not come back. Set in phase Grace only.
 	// +optional

@@ -29,7 +29,10 @@ type checker struct {
 	// targets are what members were to read before the step, ids the member of each instance id.
 	targets map[string][]assigner.Partition
 	static  map[string]string
-	// single says that the step is one input, with nothing that was due before.
+	// held are when the heartbeats that were held before the step were to be answered, by member id.
+	held map[string]time.Time
+	// input is the step's, and single says that the step is one input, with nothing that was due before.
+	input  Input
 	single bool
 	turn   int
 }
@@ -37,7 +40,7 @@ type checker struct {
 func newChecker(s *simulation) *checker {
 	return &checker{
 		s: s, owners: map[assigner.Partition]*simClient{}, moved: map[string]map[assigner.Partition]time.Time{},
-		holders: map[assigner.Partition]string{}, targets: map[string][]assigner.Partition{}, static: map[string]string{},
+		holders: map[assigner.Partition]string{}, targets: map[string][]assigner.Partition{}, static: map[string]string{}, held: map[string]time.Time{},
 	}
 }
 
@@ -48,11 +51,15 @@ func (k *checker) errorf(format string, args ...any) {
 
 func (k *checker) before(in Input) {
 	_, tick := in.(Tick)
-	k.single = tick || !k.s.due()
+	k.input, k.single = in, tick || !k.s.due()
 	if k.s.now.After(k.now) {
 		k.now = k.s.now
 	}
 	g := k.s.g
+	clear(k.held)
+	for id, b := range g.held.of {
+		k.held[id] = b.due
+	}
 	clear(k.holders)
 	if g.handoff != nil {
 		for tp, m := range g.handoff.holders {
@@ -86,6 +93,7 @@ func (k *checker) restarted(deleted bool) {
 func (k *checker) reply(q openRequest, r Reply) {
 	k.checkGiven(r)
 	k.checkTold(r)
+	k.checkAnswered(q, r)
 	k.checkCommit(q, r)
 }
 
@@ -133,7 +141,7 @@ func (k *checker) checkCommit(q openRequest, r Reply) {
 	if m == nil || in.Client.MemberID != q.client.id {
 		return
 	}
-	if (k.s.g.handoff == nil || m.client.opaque) && !q.client.reads(in.Offsets) {
+	if (k.s.g.handoff == nil || m.client.opaque) && (q.client.late || !q.client.reads(in.Offsets)) {
 		return // the group does not know what is whose
 	}
 	for i, code := range body.Errs {
@@ -155,6 +163,7 @@ func (c *simClient) reads(offsets []OffsetCommit) bool {
 // after checks everything.
 func (k *checker) after(in Input, out Output) {
 	k.checkTokens(in)
+	k.checkHeld(in, out)
 	k.checkDeadline(out)
 	k.checkMembers()
 	k.checkGeneration()
@@ -183,6 +192,9 @@ func (k *checker) checkTokens(in Input) {
 				waiting[w.token] = true
 			}
 		}
+	}
+	for _, b := range k.s.g.held.of {
+		waiting[b.in.Token] = true
 	}
 	for token, q := range k.s.open {
 		if !waiting[token] {
@@ -375,8 +387,8 @@ func (k *checker) settled() {
 	if state := g.State(); state != StateStable {
 		k.errorf("the group is %s", state)
 	}
-	if len(g.members) != len(k.s.clients) || len(k.s.open) > 0 {
-		k.errorf("%d members of %d clients, %d requests wait", len(g.members), len(k.s.clients), len(k.s.open))
+	if len(g.members) != len(k.s.clients) || len(k.s.open) > len(g.held.of) {
+		k.errorf("%d members of %d clients, %d requests wait, of which %d are held", len(g.members), len(k.s.clients), len(k.s.open), len(g.held.of))
 	}
 	for _, c := range k.s.clients {
 		m := g.members[c.id]

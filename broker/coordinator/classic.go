@@ -377,14 +377,23 @@ func (g *Group) answerSync(m *groupMember, t Token) {
 
 // heartbeat takes a Heartbeat.
 func (g *Group) heartbeat(in Heartbeat) {
-	m, code := g.checkMember(in.Client, in.Generation)
-	if code == ErrNone {
+	m, code := g.checkBeat(in)
+	if m != nil {
 		g.touch(m)
-		if g.needsRejoin(m) {
-			code = ErrRebalanceInProgress
-		}
+		g.letGo(m.id) // its client has given up on it
 	}
-	g.reply(in.Token, code, nil)
+	if code != ErrNone || !g.hold(m, in) {
+		g.reply(in.Token, code, nil)
+	}
+}
+
+// checkBeat finds the member that a Heartbeat is of, nil if it is of none, and what it is to be told.
+func (g *Group) checkBeat(in Heartbeat) (*groupMember, int16) {
+	m, code := g.checkMember(in.Client, in.Generation)
+	if code == ErrNone && g.needsRejoin(m) {
+		code = ErrRebalanceInProgress
+	}
+	return m, code
 }
 
 // needsRejoin says whether a member is to be told to join again.

@@ -206,8 +206,12 @@ func (h *handoff) sameEpoch(m *groupMember, in ConsumerHeartbeat) bool {
 // joinConsumer finds the member that joins, again after an answer was lost, or makes it, in a group that it makes a consumer group where it is none.
 func (g *Group) joinConsumer(in ConsumerHeartbeat) (m *groupMember, known bool) {
 	c := in.Client
-	if protocolType, ok := g.migratable(); !ok {
-		g.refuse(in, ErrGroupIDNotFound, "the group's members use the protocol type %q, whose assignments only they understand: choose another group id", protocolType)
+	if m := g.unready(); m != nil {
+		if m.stale && m.protocolType == consumerProtocol {
+			g.refuse(in, ErrCoordinatorNotAvailable, "member %q has to join again before it is known what it reads: try again", m.id)
+		} else {
+			g.refuse(in, ErrGroupIDNotFound, "the group's members use the protocol type %q, whose assignments only they understand: choose another group id", m.protocolType)
+		}
 		return nil, false
 	}
 	if c.InstanceID != "" {

@@ -18,7 +18,7 @@ type TopicPartitions struct {
 // Token correlates a reply with its request; the caller chooses it.
 type Token uint64
 
-// Input is one of Join, Sync, Heartbeat, ConsumerHeartbeat, Leave, Commit, Disconnect, Plan, Topics, Tick, Delete and DeleteOffsets.
+// Input is one of Join, Sync, Heartbeat, Release, ConsumerHeartbeat, Leave, Commit, Disconnect, Plan, Topics, Tick, Delete and DeleteOffsets.
 type Input interface{ isInput() }
 
 // Client is what is known of the client that sent a request.
@@ -83,6 +83,16 @@ type Heartbeat struct {
 	Token      Token
 	Client     Client
 	Generation int32
+	// Hold is how long the answer of a managed group may be held back where it is a success, so that the client hears at once of what is decided meanwhile; zero
+	// for not at all. It is held for a third of the member's session timeout at most. The session begins when the request comes, held or not.
+	Hold time.Duration
+}
+
+// Release answers a Heartbeat that is held, if it is, at once: its client waits for the answer to what it sent after it, or has gone.
+type Release struct {
+	MemberID string
+	// Token is the Heartbeat's. The Release itself is not answered.
+	Token Token
 }
 
 // The epochs by which a ConsumerHeartbeat says something else than what its member's epoch is (KIP-848).
@@ -179,6 +189,8 @@ type PlanMember struct {
 	Share []TopicPartitions
 	// Alive says that the kubelet finds the pod running and ready; a pod in its grace period is not.
 	Alive bool
+	// Restarts is how often the pod's containers were started again.
+	Restarts int32
 }
 
 // Tick says that time has passed.
@@ -187,6 +199,7 @@ type Tick struct{}
 func (Join) isInput()       {}
 func (Sync) isInput()       {}
 func (Heartbeat) isInput()  {}
+func (Release) isInput()    {}
 func (Leave) isInput()      {}
 func (Commit) isInput()     {}
 func (Disconnect) isInput() {}
@@ -214,6 +227,8 @@ type Reply struct {
 	Token Token
 	Err   int16
 	Body  any
+	// Held says that a Heartbeat was held back.
+	Held bool
 }
 
 // JoinReply answers a Join.

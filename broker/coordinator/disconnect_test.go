@@ -13,7 +13,7 @@ import (
 // holds it.
 func TestDeadClientsAreBuried(t *testing.T) {
 	t.Parallel()
-	const moves, staysInGrace, isBack = "moves", "stays in grace", "is back"
+	const moves, staysInGrace, isBack, restarted = "moves", "stays in grace", "is back", "was restarted"
 	tests := map[string]struct {
 		// steps are what happens after web-0's client has synced: disconnect, beat (web-0's client is heard of again) or a plan.
 		steps []string
@@ -39,6 +39,15 @@ func TestDeadClientsAreBuried(t *testing.T) {
 		"a dead client of a pod in its grace period goes, and its partition stays with the pod": {
 			steps: []string{"disconnect", staysInGrace, isBack}, wantMembers: 1,
 		},
+		"a closed connection and a container that was started again free it, though the pod was never seen dead": {
+			steps: []string{"disconnect", restarted}, wantMembers: 1,
+		},
+		"a client that is connected is not dead: another container was started again": {
+			steps: []string{restarted}, wantMembers: 2,
+		},
+		"a connection that closes long after a container was started again says nothing": {
+			steps: []string{restarted, "disconnect"}, wantMembers: 2,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,10 +61,13 @@ func TestDeadClientsAreBuried(t *testing.T) {
 			one := PlanMember{Pod: "web-1", UID: "u1", IP: "10.0.0.2", Alive: true}
 			grace := zero
 			grace.Alive = false
+			again := zero
+			again.Restarts++
 			plans := map[string]Plan{
 				moves:        plan(2, PlanMember{Pod: "web-1", UID: "u1", IP: "10.0.0.2", Share: share, Alive: true}),
 				staysInGrace: plan(1, grace, one),
 				isBack:       plan(1, zero, one),
+				restarted:    plan(1, again, one),
 			}
 			g := New("billing", Options{})
 			g.Step(now, plan(1, zero, one))

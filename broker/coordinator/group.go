@@ -96,6 +96,9 @@ type Group struct {
 	// pending holds the member ids that were given to clients that have yet to join with them (KIP-394), and when they lapse. None is a member's.
 	pending map[string]time.Time
 
+	// held are the heartbeats that are held back.
+	held heldBeats
+
 	offsets map[assigner.Partition]Offset
 	dead    bool
 
@@ -158,25 +161,29 @@ func (DeleteOffsets) isInput() {}
 // counts as that of the last step.
 //
 // Every token is answered exactly once, in this step or a later one. A Join or Sync that waits is answered within the longest rebalance timeout
-// of the members; if its member sends another one meanwhile it is answered with REBALANCE_IN_PROGRESS, and the newer one waits.
+// of the members; if its member sends another one meanwhile it is answered with REBALANCE_IN_PROGRESS, and the newer one waits. A Heartbeat that is held is answered in
+// the step that gives it something to say, and by the next Heartbeat, Join, Sync or Disconnect of its member.
 func (g *Group) Step(now time.Time, in Input) Output {
 	if now.After(g.now) {
 		g.now = now
 	}
 	g.out = Output{}
-	if g.loaded {
+	resumes := g.loaded
+	if resumes {
 		g.resume()
 	}
 	due := !g.next.IsZero() && !g.now.Before(g.next)
 	if due {
 		g.expire()
 	}
-	if !g.handle(in) || due {
+	if !g.handle(in) || due || resumes {
+		g.wake()
 		g.store()
 		g.next = g.nextDeadline()
 	}
+	g.letGoDue()
 	out := g.out
-	out.Deadline = g.next
+	out.Deadline = earliest(g.next, g.held.next())
 	g.out = Output{}
 	return out
 }
@@ -186,11 +193,16 @@ func (g *Group) Step(now time.Time, in Input) Output {
 func (g *Group) handle(in Input) (quiet bool) {
 	switch in := in.(type) {
 	case Join:
+		g.letGo(in.Client.MemberID)
 		g.join(in)
 	case Sync:
+		g.letGo(in.Client.MemberID)
 		g.sync(in)
 	case Heartbeat:
 		g.heartbeat(in)
+		return true
+	case Release:
+		g.released(in)
 		return true
 	case ConsumerHeartbeat:
 		return g.consumerHeartbeat(in)
@@ -199,6 +211,7 @@ func (g *Group) handle(in Input) (quiet bool) {
 	case Commit:
 		return g.commit(in)
 	case Disconnect:
+		g.letGo(in.MemberID)
 		g.disconnect(in)
 	case Plan:
 		g.adopt(in)
@@ -210,6 +223,7 @@ func (g *Group) handle(in Input) (quiet bool) {
 		g.deleteOffsets(in)
 		return true
 	case Tick:
+		return true // what is due was dealt with
 	}
 	return false
 }

@@ -31,6 +31,8 @@ type managedPod struct {
 	uid   string
 	alive bool
 	share []assigner.Partition
+	// restarts is how often the pod's containers were started again.
+	restarts int32
 }
 
 // adopt takes a plan.
@@ -47,9 +49,12 @@ func (g *Group) adopt(p Plan) {
 		g.notef("ignored a plan of generation %d, which is older than %d", p.Generation, g.managed.generation)
 		return
 	}
-	g.managed.take(p)
+	if p.UID != g.managed.uid { // its generations begin anew, and the group's own never fall
+		g.ordinary.generation = max(g.ordinary.generation, g.managed.generation)
+	}
+	restarted := g.managed.take(p)
 	g.matchAll()
-	g.buryAll()
+	g.buryAll(restarted)
 	for _, m := range g.sortedMembers() {
 		if m.join.waiting {
 			t := m.join.token
@@ -61,12 +66,14 @@ func (g *Group) adopt(p Plan) {
 	g.answerBeats()
 }
 
-// take stores a plan. Of two pods that name the same partition the first by name has it.
-func (mg *managedGroup) take(p Plan) {
+// take stores a plan, and returns the pods of which a container was started again since the plan before. Of two pods that name the same partition the first by name has it.
+func (mg *managedGroup) take(p Plan) (restarted map[string]bool) {
 	if mg.awaited && p.UID == mg.uid { // the broker may know an older plan than the group did, for a while
 		p.Generation = max(p.Generation, mg.generation)
 	}
 	mg.uid, mg.generation, mg.handoffTimeout, mg.awaited = p.UID, p.Generation, p.HandoffTimeout, false
+	before := mg.pods
+	restarted = map[string]bool{}
 	mg.pods, mg.byIP, mg.changed = map[string]managedPod{}, map[string][]string{}, map[string]bool{}
 	seen := map[assigner.Partition]bool{}
 	members := slices.SortedFunc(slices.Values(p.Members), func(a, b PlanMember) int {
@@ -76,7 +83,10 @@ func (mg *managedGroup) take(p Plan) {
 		if _, ok := mg.pods[pm.Pod]; ok {
 			continue
 		}
-		pod := managedPod{uid: pm.UID, alive: pm.Alive}
+		pod := managedPod{uid: pm.UID, alive: pm.Alive, restarts: pm.Restarts}
+		if old, ok := before[pm.Pod]; ok && old.uid == pm.UID && old.restarts < pm.Restarts {
+			restarted[pm.Pod] = true
+		}
 		for _, tp := range flatten(pm.Share) {
 			if !seen[tp] {
 				seen[tp] = true
@@ -88,6 +98,7 @@ func (mg *managedGroup) take(p Plan) {
 			mg.byIP[pm.IP] = append(mg.byIP[pm.IP], pm.Pod)
 		}
 	}
+	return restarted
 }
 
 // match finds the pod that a client runs in: the only one with the client's address, else the one that the client names as its instance id
@@ -130,18 +141,19 @@ func (g *Group) disconnect(in Disconnect) {
 		return
 	}
 	m.disconnected = true
-	if g.managed != nil && !g.managed.awaited && g.buryAll() {
+	if g.managed != nil && !g.managed.awaited && g.buryAll(nil) {
 		g.divideAll()
 	}
 }
 
 // buryAll removes the clients that are dead by two witnesses: their connection has closed, and the kubelet says that their pod is not alive, or the pod has left
-// the plan. What they held is free at once, long before their session ends. Either alone proves nothing: a client may connect again, and one whose pod
-// fails its probe may still be reading.
-func (g *Group) buryAll() (buried bool) {
+// the plan, or that a container of it was just started again. What they held is free at once, long before their session ends. Either alone proves nothing: a
+// client may connect again, and one whose pod fails its probe may still be reading.
+func (g *Group) buryAll(restarted map[string]bool) (buried bool) {
 	for _, m := range g.sortedMembers() {
-		if m.disconnected && m.client.pod != "" && !g.managed.pods[m.client.pod].alive {
-			g.notef("member %q: its connection has closed and its pod %q is not alive", m.id, m.client.pod)
+		pod := m.client.pod
+		if m.disconnected && pod != "" && (restarted[pod] || !g.managed.pods[pod].alive) {
+			g.notef("member %q: its connection has closed, and its pod %q is not alive or was started again", m.id, pod)
 			g.remove(m)
 			buried = true
 		}
@@ -163,11 +175,11 @@ func (g *Group) manage() {
 	for _, m := range g.sortedMembers() {
 		g.mark(m)
 		g.answerSyncWith(m, ErrRebalanceInProgress)
-		m.syncDue = time.Time{}
-		if m.part.planned && m.part.decoded && m.protocolType == consumerProtocol && m.subscription != nil {
+		if m.understood() {
 			g.adoptHeld(m)
 			continue
 		}
+		m.syncDue = time.Time{}
 		m.part, m.client = part{}, reader{}
 		if !m.join.waiting {
 			if m.missed(g.ordinary.generation) {

@@ -9,18 +9,24 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/assigner"
 )
 
-// migratable says whether the group is one in which members that speak KIP-848's protocol can take part, or can become one: each of its members has to be able to
-// follow what the group decides, and what each reads has to be known. If not, it returns the members' protocol type.
-func (g *Group) migratable() (protocolType string, ok bool) {
+// unready is a member that keeps the group from being one in which members that speak KIP-848's protocol take part, nil if there is none: each of its members has to be able
+// to follow what the group decides, and what each reads has to be known.
+func (g *Group) unready() *groupMember {
 	if g.handoff != nil {
-		return consumerProtocol, true
+		return nil
 	}
 	for _, m := range g.sorted {
-		if m.protocolType != consumerProtocol || m.subscription == nil || (m.part.planned && !m.part.decoded) {
-			return m.protocolType, false
+		if !m.understood() {
+			return m
 		}
 	}
-	return consumerProtocol, true
+	return nil
+}
+
+// understood says whether a member of an ordinary group can be told its share by the group, and it is known what it reads until then. What one reads that a leader has given
+// its part is known if that could be decoded, and of one that has to join again if the group knew it.
+func (m *groupMember) understood() bool {
+	return m.protocolType == consumerProtocol && m.subscription != nil && (m.part.decoded || !m.part.planned && !m.stale)
 }
 
 // open makes an ordinary group a consumer group, with its members if it has any.
@@ -109,7 +115,7 @@ func (g *Group) toClassic() {
 	o.state, o.protocolType = StateEmpty, consumerProtocol
 	for _, m := range g.sorted {
 		g.mark(m)
-		m.part = part{share: keys(m.client.held)}
+		m.part = part{share: keys(m.client.held), decoded: !m.client.opaque}
 		m.client = reader{}
 		m.syncDue = time.Time{}
 		m.stale = true

@@ -55,15 +55,43 @@ func (g *Group) commit(in Commit) (quiet bool) {
 	before := g.expireNext
 	m, code := g.checkCommit(in)
 	body := CommitReply{Errs: make([]int16, len(in.Offsets))}
+	read := g.readByMembers(m, code)
 	for i, o := range in.Offsets {
 		body.Errs[i] = code
-		if code == ErrNone {
+		switch {
+		case code == ErrNone && read[assigner.Partition{Topic: o.Topic, Partition: o.Partition}]:
+			body.Errs[i] = ErrUnknownMemberID
+		case code == ErrNone:
 			body.Errs[i] = g.commitOne(m, in.Generation, o)
 		}
 	}
 	g.reply(in.Token, code, body)
 	g.expireBy(g.now)
 	return g.expireNext.Equal(before)
+}
+
+// readByMembers are the partitions for which a client that is no member (m is nil) may not commit: those of a managed group that are in a member's target, or that a
+// member still holds.
+func (g *Group) readByMembers(m *groupMember, code int16) map[assigner.Partition]bool {
+	if m != nil || code != ErrNone || g.managed == nil || len(g.members) == 0 {
+		return nil
+	}
+	read := make(map[assigner.Partition]bool, len(g.handoff.holders))
+	for tp := range g.handoff.holders {
+		read[tp] = true
+	}
+	for _, m := range g.sorted {
+		for _, tp := range m.client.target {
+			read[tp] = true
+		}
+	}
+	return read
+}
+
+// mayBeAdministered says whether clients that are no members may commit although the group has members: in a managed group, for what none of these reads, such as all of it while it
+// is paused. What a member reads that was there before the group was managed, and what the pods are to read before the plan is there, is not known.
+func (g *Group) mayBeAdministered() bool {
+	return g.managed != nil && !g.managed.awaited && g.handoff.blockers == 0
 }
 
 // commitOne stores an offset of a member, or of nobody, or says why not.
@@ -99,7 +127,7 @@ func (g *Group) mayCommit(m *groupMember, generation int32, tp assigner.Partitio
 }
 
 // checkCommit finds the member that an OffsetCommit is of, nil for a client that is no member, or why it is refused. The rules are Kafka's: in an empty
-// group anybody may commit, else members alone. A member may while the group prepares a rebalance, for it learns of it only from its next heartbeat; once it
+// group anybody may commit, else members alone, but for mayBeAdministered. A member may while the group prepares a rebalance, for it learns of it only from its next heartbeat; once it
 // has joined it may not until it has its new share.
 func (g *Group) checkCommit(in Commit) (*groupMember, int16) {
 	if g.dead {
@@ -109,6 +137,9 @@ func (g *Group) checkCommit(in Commit) (*groupMember, int16) {
 		return nil, ErrNone
 	}
 	if in.Generation < 0 && in.Client.MemberID == "" && in.Client.InstanceID == "" {
+		if g.mayBeAdministered() {
+			return nil, ErrNone
+		}
 		return nil, ErrUnknownMemberID
 	}
 	if m, ok := g.members[in.Client.MemberID]; ok && m.consumer != nil {

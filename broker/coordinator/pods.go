@@ -3,8 +3,6 @@
 package coordinator
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,8 +15,10 @@ type SeatPhase string
 const (
 	// SeatActive is a seat whose pod is alive.
 	SeatActive SeatPhase = "Active"
-	// SeatGrace is a seat whose pod is not alive but may come back before the seat's deadline.
+	// SeatGrace is a seat whose pod is not alive but may come back, or get a successor, before the seat's deadline.
 	SeatGrace SeatPhase = "Grace"
+	// SeatStandby is a live pod beyond the replicas of its workload. It has no share, and takes over that of the next one of them that ends.
+	SeatStandby SeatPhase = "Standby"
 )
 
 // Seat is a member of a managed group: a pod and what it reads. A seat is known by its pod's name; a pod of the same name with another uid,
@@ -30,6 +30,10 @@ type Seat struct {
 	Node string
 	// Zone is where the pod runs, empty if that is not known.
 	Zone string
+	// Workload is what made the pod, empty for nothing.
+	Workload string
+	// Restarts is how often the pod's containers were started again.
+	Restarts int32
 	// Phase is SeatGrace if and only if Deadline is set.
 	Phase SeatPhase
 	// Deadline is when the seat is lost if its pod has not come back, in whole microseconds, as the API keeps it.
@@ -51,6 +55,20 @@ type Pod struct {
 	// MayReturn says, of a pod that is not alive, that it may become so again, or be made again under the same name: a container restarts, a
 	// readiness probe fails, a StatefulSet replaces its pod. A pod that finished, failed, or was deleted for good may not.
 	MayReturn bool
+	// Workload is what made the pod, such as Deployment/web; empty for nothing.
+	Workload string
+	// Restarts is how often the pod's containers were started again.
+	Restarts int32
+	// Since is when a live pod without a seat was first seen; zero for long ago.
+	Since time.Time
+}
+
+// Workload is what makes pods of a group, such as a Deployment.
+type Workload struct {
+	// Replicas is how many pods it is to have.
+	Replicas int
+	// Rolling says that it is replacing its pods by others.
+	Rolling bool
 }
 
 // PodsInput is what the members and the assignment of a managed group are decided from.
@@ -68,7 +86,16 @@ type PodsInput struct {
 	Zones map[string][]string
 	// GracePeriod is how long a seat waits for its pod to come back.
 	GracePeriod time.Duration
+	// Workloads are those of the pods and seats, by name. A pod of one that is not among them never stands by.
+	Workloads map[string]Workload
+	// RebalanceDelay is how long a pod that is to get a seat waits for others, after the last one that came; four times that after the first one at most.
+	RebalanceDelay time.Duration
+	// Paused says that nobody is to have a share; WasPaused, that it was so when the last decision was made.
+	Paused, WasPaused bool
 }
+
+// maxDelays is how many times RebalanceDelay a pod waits at most.
+const maxDelays = 4
 
 // PodsOutput is a decision about a managed group.
 type PodsOutput struct {
@@ -95,18 +122,27 @@ type PodsOutput struct {
 // Decide decides the members of a managed group and what they read. It is pure: the same input gives the same output, whatever the order
 // of seats and pods.
 func Decide(now time.Time, in PodsInput) PodsOutput {
-	seats, cause := seatPods(now, in)
 	before := make(assigner.Assignment, len(in.Seats))
 	for i := range in.Seats {
-		before[in.Seats[i].Pod] = flatten(in.Seats[i].Share)
+		if in.Seats[i].Phase != SeatStandby {
+			before[in.Seats[i].Pod] = flatten(in.Seats[i].Share)
+		}
 	}
-	plan := assigner.Input{Members: planMembers(seats, in.Topics), Partitions: in.Topics, Zones: in.Zones, Previous: before}
-	after := chosen(in.Assigner).Assign(plan)
-
-	out := PodsOutput{Seats: seats, Generation: in.Generation}
-	for i := range seats {
-		seats[i].Share = group(after[seats[i].Pod])
-		out.Deadline = earliest(out.Deadline, seats[i].Deadline)
+	s := seatPods(now, in)
+	plan, after := s.assign(before)
+	out := PodsOutput{Generation: in.Generation}
+	if len(s.joining) > 0 {
+		if at := s.joinAt(); now.Before(at) && !differ(before, after) {
+			out.Deadline = at
+		} else {
+			s.takeIn()
+			plan, after = s.assign(before)
+		}
+	}
+	out.Seats = s.sorted()
+	for i := range out.Seats {
+		out.Seats[i].Share = group(after[out.Seats[i].Pod])
+		out.Deadline = earliest(out.Deadline, out.Seats[i].Deadline)
 	}
 	for _, count := range in.Topics {
 		out.Partitions += int(max(0, count))
@@ -117,9 +153,11 @@ func Decide(now time.Time, in PodsInput) PodsOutput {
 	out.Changed = true
 	out.Generation++
 	out.Moved = assigner.Moves(before, after)
-	out.Minimum = assigner.Minimum(plan)
-	cause.topics(in)
-	out.Reason, out.Message = cause.reason(), cause.message()
+	if !in.Paused {
+		out.Minimum = assigner.Minimum(plan)
+	}
+	s.cause.shares(in)
+	out.Reason, out.Message = s.cause.reason(), s.cause.message()
 	return out
 }
 
@@ -129,92 +167,6 @@ func chosen(a assigner.Assigner) assigner.Assigner {
 		return assigner.ConsistentHash{}
 	}
 	return a
-}
-
-// planMembers returns the seats as the assigner sees them: all read all topics.
-func planMembers(seats []Seat, topics map[string]int32) []assigner.Member {
-	names := slices.Sorted(maps.Keys(topics))
-	members := make([]assigner.Member, len(seats))
-	for i := range seats {
-		members[i] = assigner.Member{ID: seats[i].Pod, Topics: names, Zone: seats[i].Zone}
-	}
-	return members
-}
-
-// seatPods returns the seats, by pod name and without shares, and what changed about them.
-func seatPods(now time.Time, in PodsInput) ([]Seat, *podsCause) {
-	cause := &podsCause{}
-	pods := make(map[string]Pod, len(in.Pods))
-	for _, pod := range in.Pods {
-		if other, twice := pods[pod.Name]; !twice || preferred(pod, other) {
-			pods[pod.Name] = pod
-		}
-	}
-	held := make(map[string]bool, len(in.Seats))
-	var seats []Seat
-	for _, seat := range in.Seats {
-		held[seat.Pod] = true
-		kept, why := keepSeat(now, seat, pods[seat.Pod], in.GracePeriod)
-		switch why {
-		case seatKept:
-			seats = append(seats, kept)
-		case seatLeft:
-			cause.left = append(cause.left, seat.Pod)
-		case seatExpired:
-			cause.expired = append(cause.expired, seat.Pod)
-		}
-	}
-	for name, pod := range pods {
-		if pod.Alive && !held[name] {
-			seats = append(seats, takeSeat(pod))
-			cause.joined = append(cause.joined, name)
-		}
-	}
-	slices.SortFunc(seats, func(a, b Seat) int { return cmp.Compare(a.Pod, b.Pod) })
-	return seats, cause
-}
-
-// preferred chooses between two pods of one name, which a caller may hold for a moment while one replaces the other: the one that is alive,
-// then the one with the larger uid, so that the order does not matter.
-func preferred(a, b Pod) bool {
-	if a.Alive != b.Alive {
-		return a.Alive
-	}
-	return a.UID > b.UID
-}
-
-// takeSeat returns the seat of a live pod, without a share.
-func takeSeat(pod Pod) Seat {
-	return Seat{Pod: pod.Name, UID: pod.UID, IP: pod.IP, Node: pod.Node, Zone: pod.Zone, Phase: SeatActive}
-}
-
-// seatFate is what becomes of a seat.
-type seatFate int
-
-const (
-	seatKept seatFate = iota
-	seatLeft
-	seatExpired
-)
-
-// keepSeat decides what becomes of a seat, given its pod as it is now; the zero Pod is one that is gone for good.
-func keepSeat(now time.Time, seat Seat, pod Pod, grace time.Duration) (Seat, seatFate) {
-	if pod.Alive {
-		return takeSeat(pod), seatKept
-	}
-	if !pod.MayReturn || grace <= 0 {
-		return Seat{}, seatLeft
-	}
-	kept := Seat{Pod: seat.Pod, UID: seat.UID, IP: seat.IP, Node: seat.Node, Zone: seat.Zone, Phase: SeatGrace}
-	// A deadline that is set stands, unless the grace period has become shorter since.
-	kept.Deadline = now.Add(grace).UTC().Truncate(time.Microsecond)
-	if seat.Phase == SeatGrace && seat.Deadline.Before(kept.Deadline) {
-		kept.Deadline = seat.Deadline
-	}
-	if !now.Before(kept.Deadline) {
-		return Seat{}, seatExpired
-	}
-	return kept, seatKept
 }
 
 // differ reports whether who reads what differs, or the last member left. Members without partitions do not count otherwise.

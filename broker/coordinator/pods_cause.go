@@ -17,6 +17,11 @@ const (
 	MemberLeft = "MemberLeft"
 	// MemberExpired says that a member's pod did not come back within the grace period.
 	MemberExpired = "MemberExpired"
+	// MemberReplaced says that a pod took over the partitions of one that its workload has replaced.
+	MemberReplaced = "MemberReplaced"
+	// Paused says that all partitions were taken from all members, and Resumed that they were given out again.
+	Paused  = "Paused"
+	Resumed = "Resumed"
 	// TopicAdded says that the group reads a topic that it did not read before, or one that did not exist.
 	TopicAdded = "TopicAdded"
 	// TopicRemoved says that the group no longer reads a topic, or that the topic no longer exists.
@@ -35,12 +40,22 @@ const maxNamed = 5
 // podsCause is what changed between two decisions, each list sorted once reason or message is called.
 type podsCause struct {
 	joined, left, expired []string
+	replaced              []replacement
+	paused, resumed       bool
 	// the topics' changes; grown and shrunk as phrases.
 	added, removed, grown, shrunk []string
 }
 
-// topics compares the topics with what the seats read before. Without seats nothing is known of before, and nothing changed.
-func (c *podsCause) topics(in PodsInput) {
+// replacement is a pod that took over from another one.
+type replacement struct{ old, successor string }
+
+// shares finds what changed beside the members: the group was paused, or reads other topics than its seats did. Without seats nothing is known of before, and nothing
+// changed.
+func (c *podsCause) shares(in PodsInput) {
+	if in.Paused || in.WasPaused {
+		c.paused, c.resumed = in.Paused && !in.WasPaused, in.WasPaused && !in.Paused
+		return
+	}
 	if len(in.Seats) == 0 {
 		return
 	}
@@ -75,13 +90,21 @@ func (c *podsCause) topics(in PodsInput) {
 func (c *podsCause) reason() string {
 	var reasons []string
 	for _, r := range []struct {
-		names  []string
+		holds  bool
 		reason string
 	}{
-		{c.joined, MemberJoined}, {c.left, MemberLeft}, {c.expired, MemberExpired},
-		{c.added, TopicAdded}, {c.removed, TopicRemoved}, {c.grown, PartitionsAdded}, {c.shrunk, PartitionsRemoved},
+		{c.paused, Paused},
+		{c.resumed, Resumed},
+		{len(c.joined) > 0, MemberJoined},
+		{len(c.left) > 0, MemberLeft},
+		{len(c.expired) > 0, MemberExpired},
+		{len(c.replaced) > 0, MemberReplaced},
+		{len(c.added) > 0, TopicAdded},
+		{len(c.removed) > 0, TopicRemoved},
+		{len(c.grown) > 0, PartitionsAdded},
+		{len(c.shrunk) > 0, PartitionsRemoved},
 	} {
-		if len(r.names) > 0 {
+		if r.holds {
 			reasons = append(reasons, r.reason)
 		}
 	}
@@ -94,6 +117,12 @@ func (c *podsCause) reason() string {
 // message names what changed.
 func (c *podsCause) message() string {
 	var phrases []string
+	if c.paused {
+		phrases = append(phrases, "paused: nobody reads")
+	}
+	if c.resumed {
+		phrases = append(phrases, "resumed")
+	}
 	for _, p := range []struct {
 		names           []string
 		one, many, verb string
@@ -112,7 +141,7 @@ func (c *podsCause) message() string {
 			phrases = append(phrases, p.many+" "+enumerate(p.names)+" "+p.verb)
 		}
 	}
-	for _, topics := range [][]string{c.grown, c.shrunk} {
+	for _, topics := range [][]string{c.takeovers(), c.grown, c.shrunk} {
 		if len(topics) > 0 {
 			phrases = append(phrases, enumerate(topics))
 		}
@@ -121,6 +150,14 @@ func (c *podsCause) message() string {
 		return "the assigner changed"
 	}
 	return strings.Join(phrases, "; ")
+}
+
+func (c *podsCause) takeovers() []string {
+	var phrases []string
+	for _, r := range c.replaced {
+		phrases = append(phrases, "member "+r.successor+" took over from "+r.old)
+	}
+	return phrases
 }
 
 // enumerate joins names, sorted, and counts those beyond the first few.

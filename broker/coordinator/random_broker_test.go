@@ -92,7 +92,9 @@ func (s *simulation) rebuild(records []Record) {
 	}
 	s.chk.restarted(deleted)
 	s.step(Topics{Topics: s.topics})
-	if s.rng.IntN(4) == 0 && s.mix.managed {
+	if s.world != nil {
+		s.plan = s.world.plan()
+	} else if s.rng.IntN(4) == 0 && s.mix.managed {
 		s.plan = s.randomPlan(s.plan.Generation + 1)
 	}
 	s.step(s.plan)

@@ -28,15 +28,22 @@ type simClient struct {
 	open      int
 	lastInput Input
 	restarts  int
+	// misled says that the client heard last from a broker that coordinates its group no longer.
+	misled bool
 	// toldAnew says that the client was told something that it did not know.
 	toldAnew bool
 
 	// Of a classic client:
 	template    Join
 	cooperative bool
-	plans       bool   // as a leader it makes a plan
-	phase       string // idle, joined or synced; of KIP-848's clients joining or member
-	leads       bool
+	// late says that a static client that keeps its partitions while it joins (KIP-429) has missed a generation, in which they may have become another's. JoinGroup does not say of which
+	// generation they are, so that only its assignment tells it.
+	late  bool
+	plans bool // as a leader it makes a plan
+	// holds is how long its broker holds its heartbeats at most.
+	holds time.Duration
+	phase string // idle, joined or synced; of KIP-848's clients joining or member
+	leads bool
 	// watches are the topics as a leader knows them: it joins again when they change, for only a leader sees to that in a classic group.
 	watches  map[string]Topic
 	assigned []JoinMember
@@ -76,6 +83,9 @@ func (s *simulation) newClient(i int) *simClient {
 	if s.rng.IntN(8) == 0 {
 		c.template.RebalanceTimeout = 0 // JoinGroup v0
 	}
+	if s.rng.IntN(2) == 0 {
+		c.holds = time.Duration(s.rng.IntN(3000)) * time.Millisecond
+	}
 	return c
 }
 
@@ -95,7 +105,7 @@ func (s *simulation) self(c *simClient) Client {
 // forget makes a client one that has not begun.
 func (s *simulation) forget(c *simClient) {
 	c.id, c.generation, c.phase, c.reading, c.leads, c.watches = "", -1, "idle", nil, false, nil
-	c.target, c.full, c.dirty = nil, true, false
+	c.target, c.full, c.dirty, c.late = nil, true, false, false
 	if c.consumer {
 		c.generation = EpochJoin
 		s.newID(c)
@@ -110,7 +120,7 @@ func (s *simulation) restart(c *simClient) {
 	s.forget(c)
 	c.deaf = false
 	s.deafen(c)
-	if s.rng.IntN(4) == 0 {
+	if s.world == nil && s.rng.IntN(4) == 0 {
 		open, restarts := c.open, c.restarts
 		*c = *s.newClient(c.index)
 		c.restarts, c.open = restarts, open
@@ -244,8 +254,17 @@ func (s *simulation) properClassic(c *simClient) {
 		}
 		s.send(c, in)
 	case "synced":
-		s.send(c, Heartbeat{Client: s.self(c), Generation: c.generation})
+		s.send(c, Heartbeat{Client: s.self(c), Generation: c.generation, Hold: c.holds})
 	}
+}
+
+// release ends the wait of a client's heartbeat, or of one that is none.
+func (s *simulation) release(c *simClient) {
+	in := Release{MemberID: c.id, Token: s.token - Token(s.rng.IntN(3))}
+	if b := s.g.held.of[c.id]; b != nil && s.rng.IntN(4) > 0 {
+		in.Token = b.in.Token
+	}
+	s.step(in)
 }
 
 // leaderPlan is a plan as a client's leader makes it: who owns a partition keeps it, the rest goes to whoever has least.
@@ -287,6 +306,7 @@ func (s *simulation) hearClassic(c *simClient, in Input, r Reply) {
 		if !c.consumer {
 			c.toldAnew = true
 			s.forget(c)
+			s.deafen(c)
 		}
 		return
 	case ErrMemberIDRequired:
@@ -298,14 +318,16 @@ func (s *simulation) hearClassic(c *simClient, in Input, r Reply) {
 		if !commit && !c.consumer {
 			c.phase = "idle"
 			c.toldAnew = true
-			if r.Err == ErrIllegalGeneration {
+			if r.Err == ErrIllegalGeneration { // it begins anew: what it asked before, as one that still read something, it does not want to know
 				c.reading = nil
+				s.deafen(c)
 			}
 		}
 		return
 	}
 	switch body := r.Body.(type) {
 	case JoinReply:
+		c.late = c.cooperative && c.template.Client.InstanceID != "" && c.generation >= 0 && body.Generation > c.generation+1
 		c.id, c.generation, c.phase = body.MemberID, body.Generation, "joined"
 		c.leads, c.assigned = body.Leader == body.MemberID && !body.SkipAssignment, body.Members
 		c.watches = nil
@@ -317,7 +339,7 @@ func (s *simulation) hearClassic(c *simClient, in Input, r Reply) {
 		if !body.Shared {
 			share = flatten(parsePartitions(string(body.Assignment)))
 		}
-		c.phase = "synced"
+		c.phase, c.late = "synced", false
 		before := len(c.reading)
 		kept := 0
 		reading := map[assigner.Partition]TopicID{}

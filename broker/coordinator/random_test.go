@@ -104,6 +104,8 @@ type simulation struct {
 	topics  map[string]Topic
 	ids     byte // the last topic id
 	log     []Record
+	// world is what is around the group, nil where plans come by themselves.
+	world *world
 	// calming says that the clients behave.
 	calming bool
 	chk     *checker
@@ -112,7 +114,23 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
-	rng := rand.New(rand.NewPCG(seed, 1))
+	s := newSimulationOf(t, rand.New(rand.NewPCG(seed, 1)))
+	rng := s.rng
+	s.mix = mix{consumers: []int{0, 0, 2, 3, 4}[rng.IntN(5)], cooperative: rng.IntN(2) == 0, managed: rng.IntN(2) == 0}
+	for i := range 3 + rng.IntN(6) {
+		s.clients = append(s.clients, s.newClient(i))
+	}
+	s.create("orders", 6)
+	s.create("payments", 6)
+	s.step(Topics{Topics: s.topics})
+	if s.mix.managed && rng.IntN(4) > 0 {
+		s.step(s.randomPlan(1))
+	}
+	return s
+}
+
+// newSimulationOf makes one that has neither clients nor topics yet.
+func newSimulationOf(t *testing.T, rng *rand.Rand) *simulation {
 	opts := Options{MaxMembers: 25, ConsumerSessionTimeout: 20 * time.Second}
 	if rng.IntN(4) == 0 {
 		opts.InitialRebalanceDelay = 3 * time.Second
@@ -129,16 +147,6 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		s.twin = New("g", opts)
 	}
 	s.chk = newChecker(s)
-	s.mix = mix{consumers: []int{0, 0, 2, 3, 4}[rng.IntN(5)], cooperative: rng.IntN(2) == 0, managed: rng.IntN(2) == 0}
-	for i := range 3 + rng.IntN(6) {
-		s.clients = append(s.clients, s.newClient(i))
-	}
-	s.create("orders", 6)
-	s.create("payments", 6)
-	s.step(Topics{Topics: s.topics})
-	if s.mix.managed && rng.IntN(4) > 0 {
-		s.step(s.randomPlan(1))
-	}
 	return s
 }
 
@@ -172,6 +180,8 @@ func (s *simulation) chaos(steps int) {
 			s.send(c, DeleteOffsets{Partitions: []TopicPartitions{{Topic: "orders", Partitions: []int32{0, 1}}}})
 		case n < 900 && len(s.g.members) == 0 && len(s.g.pending) == 0:
 			s.send(c, Delete{})
+		case n < 905:
+			s.release(c)
 		case n < 920:
 			s.step(Disconnect{MemberID: c.id})
 		case n < 935:
@@ -242,6 +252,9 @@ func (s *simulation) send(c *simClient, in Input) {
 	case Delete:
 		v.Token = s.token
 		in = v
+	}
+	if s.world != nil && s.world.misdirect(c, in, s.token) {
+		return
 	}
 	s.dueFirst(in)
 	s.open[s.token] = openRequest{client: c, in: in, asked: s.now, deaf: c.deaf}
@@ -328,6 +341,7 @@ func (s *simulation) hand(in Input) {
 
 // hear lets a client react to an answer as real ones do.
 func (s *simulation) hear(c *simClient, in Input, r Reply) {
+	c.misled = false
 	if hb, ok := in.(ConsumerHeartbeat); ok {
 		s.hearConsumer(c, hb, r)
 		return
@@ -364,14 +378,20 @@ func (s *simulation) calm() {
 
 // round is two seconds in which each client says one thing, if it does not wait for an answer.
 func (s *simulation) round() {
-	const length = 2 * time.Second
-	for !s.next.IsZero() && s.next.Before(s.now.Add(length)) && !s.t.Failed() {
+	end := s.now.Add(2 * time.Second)
+	for !s.next.IsZero() && s.next.Before(end) && !s.t.Failed() {
 		if s.next.After(s.now) {
 			s.now = s.next
 		}
 		s.step(Tick{})
 	}
-	s.now = s.now.Add(length)
+	if s.g.dead { // its last offsets have expired
+		s.rebuild(nil)
+	}
+	s.now = end
+	if s.world != nil {
+		s.world.converge()
+	}
 	for _, c := range s.clients {
 		if c.open == 0 && !s.t.Failed() {
 			s.proper(c)

@@ -101,13 +101,13 @@ type MemberState struct {
 type ClassicState struct {
 	ProtocolType string     `json:"protocolType,omitempty"`
 	Protocols    []Protocol `json:"protocols,omitempty"`
-	// Planned says that the generation has a plan. Assignment is the member's part of it, Share the same, decoded; Computed says that the group made the plan.
+	// Planned says that the generation has a plan. Assignment is the member's part of it, Share the same, if Decoded says so; Computed says that the group made the plan.
 	Planned    bool              `json:"planned,omitempty"`
 	Assignment []byte            `json:"assignment,omitempty"`
 	Share      []TopicPartitions `json:"share,omitempty"`
 	Decoded    bool              `json:"decoded,omitempty"`
 	Computed   bool              `json:"computed,omitempty"`
-	// Stale says that the member has to join again.
+	// Stale says that the member has to join again. It reads Share, if Decoded says so, until then.
 	Stale bool `json:"stale,omitempty"`
 }
 

@@ -145,7 +145,7 @@ func (tr *transcript) say(words []string) {
 	switch words[0] {
 	case "plan":
 		tr.plan = Plan{
-			Managed: true, Generation: args.int32("gen", 1), HandoffTimeout: args.duration("handoff", 30*time.Second), Members: args.pods,
+			Managed: true, UID: args.named["uid"], Generation: args.int32("gen", 1), HandoffTimeout: args.duration("handoff", 30*time.Second), Members: args.pods,
 		}
 		tr.step(tr.plan)
 	case "unplan":

@@ -126,6 +126,8 @@ type GroupMember struct {
 	IP  string
 	// Alive says that the pod runs and is ready; one in its grace period is not.
 	Alive bool
+	// Restarts is how often the pod's containers were started again.
+	Restarts int32
 	// Partitions are the partitions that the pod reads, by topic, ascending.
 	Partitions map[string][]int32
 }

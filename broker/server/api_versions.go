@@ -31,6 +31,9 @@ func (s *Server) apiVersions(_ context.Context, r *request) kmsg.Response {
 		return resp
 	}
 	resp.Version = r.version
+	if r.version >= 3 && r.from != nil {
+		r.from.client.Store(clientKind(req.ClientSoftwareName, req.ClientSoftwareVersion))
+	}
 	if r.version >= 3 && (!softwareName.MatchString(req.ClientSoftwareName) || !softwareName.MatchString(req.ClientSoftwareVersion)) {
 		resp.ErrorCode = r.code(codeInvalidRequest)
 		resp.ApiKeys = nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,6 +43,12 @@ type conn struct {
 	finished  chan struct{}
 	closeOnce sync.Once
 	cancel    context.CancelFunc
+
+	// client is what kind of client uses the connection. pace is what is known of its heartbeats, and belongs to the worker.
+	client atomic.Int32
+	pace   beatPace
+	// fetches says that a Fetch has come by the connection.
+	fetches atomic.Bool
 
 	mu      sync.Mutex
 	noReads bool

@@ -4,12 +4,22 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
+
+// DescribeGroups, v0 to v6. From v5 on, which is flexible (KIP-482), each group carries its generation as a tagged field of our own, which other clients skip:
+//
+//	tag 10000: int32, big endian
+//
+// Kafka tells a classic group's generation to nobody but its members.
+
+// tagGeneration is the tag of a group's generation.
+const tagGeneration = 10000
 
 // describeGroups answers DescribeGroups. A group that nobody knows is Dead, and from v6 on an error (KIP-1043); so is one of the type consumer (see
 // consumerGroupDescribe).
@@ -38,6 +48,9 @@ func (s *Server) describeGroup(ctx context.Context, version int16, id string) km
 		return group
 	case known && typeOf(d) == groupTypeClassic:
 		fillDescription(&group, d)
+		if version >= 5 {
+			group.UnknownTags.Set(tagGeneration, binary.BigEndian.AppendUint32(nil, uint32(d.Generation)))
+		}
 		return group
 	case known:
 		message = fmt.Sprintf("group %q is not a classic group; ConsumerGroupDescribe describes it", clip(id))

@@ -19,16 +19,19 @@ import (
 func (c *conn) readFrames() error {
 	r := bufio.NewReaderSize(c.nc, readChunk/4)
 	var next chan struct{} // of the request before
-	defer func() {
+	followed := func() {
 		if next != nil {
 			close(next)
+			next = nil
 		}
-	}()
+	}
+	defer followed()
 	for {
 		size, ok := c.awaitFrame(r)
 		if !ok {
 			return nil
 		}
+		followed()
 		if err := checkFrameSize(size, c.s.cfg.MaxRequestBytes); err != nil {
 			return err
 		}
@@ -60,9 +63,6 @@ func (c *conn) readFrames() error {
 			return err
 		}
 		req.held = held
-		if next != nil {
-			close(next)
-		}
 		next = make(chan struct{})
 		req.next = next
 		select {
@@ -213,6 +213,9 @@ func (c *conn) parse(frame []byte) (*request, error) {
 		return req, nil
 	case h.version < a.min || h.version > a.max:
 		return nil, fmt.Errorf("%s v%d is not offered, only v%d to v%d", kmsg.NameForKey(h.key), h.version, a.min, a.max)
+	}
+	if h.key == keyFetch {
+		c.fetches.Store(true)
 	}
 	req.header, req.rest = h, rest
 	return req, nil

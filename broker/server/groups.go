@@ -232,16 +232,38 @@ func checkGroupID(id string) int16 {
 }
 
 // call passes a request on to its group and returns the answer, which may take as long as a rebalance. Where ctx ends before, the answer is
-// dropped. A request with create false does not bring a group into being.
+// dropped. create is as for pass.
 func (g *groups) call(ctx context.Context, group string, create bool, input func(coordinator.Token) coordinator.Input) coordinator.Reply {
+	o, code := g.pass(ctx, group, create, input)
+	if code != codeNone {
+		return coordinator.Reply{Err: code}
+	}
+	select {
+	case r := <-o.answer:
+		return r
+	case <-ctx.Done():
+		o.by.abandon(o.token)
+		return coordinator.Reply{Token: o.token, Err: codeCoordinatorMissing}
+	}
+}
+
+// owed is an answer that a group owes, or has given.
+type owed struct {
+	by     *hosted
+	token  coordinator.Token
+	answer <-chan coordinator.Reply
+}
+
+// pass passes a request on to its group, or says why not. A request with create false does not bring a group into being.
+func (g *groups) pass(ctx context.Context, group string, create bool, input func(coordinator.Token) coordinator.Input) (owed, int16) {
 	for {
 		p, code := g.partition(group)
 		if code != codeNone {
-			return coordinator.Reply{Err: code}
+			return owed{}, code
 		}
 		h, code := p.get(group, create)
 		if code != codeNone {
-			return coordinator.Reply{Err: code}
+			return owed{}, code
 		}
 		if h == nil { // nobody knows the group: a new one answers, and is forgotten
 			h = newHosted(p, group)
@@ -249,16 +271,9 @@ func (g *groups) call(ctx context.Context, group string, create bool, input func
 		}
 		token := coordinator.Token(g.tokens.Add(1))
 		answer := make(chan coordinator.Reply, 1)
-		if !h.step(ctx, input(token), token, answer) {
-			continue // it was forgotten in the meantime
-		}
-		select {
-		case r := <-answer:
-			return r
-		case <-ctx.Done():
-			h.abandon(token)
-			return coordinator.Reply{Token: token, Err: codeCoordinatorMissing}
-		}
+		if h.step(ctx, input(token), token, answer) {
+			return owed{by: h, token: token, answer: answer}, codeNone
+		} // else it was forgotten in the meantime
 	}
 }
 

@@ -24,7 +24,7 @@ const maxConnMembers = 100
 // memberKey names a member of a group.
 type memberKey struct{ group, member string }
 
-// heard notes that a member's request came by a connection.
+// heard notes that a member's request came by a connection. Where its client has not said there what it is, what it said of itself on the one before counts.
 func (m *memberConnections) heard(c *conn, group, member string) {
 	if c == nil || member == "" || len(member) > maxMemberID {
 		return
@@ -35,6 +35,9 @@ func (m *memberConnections) heard(c *conn, group, member string) {
 	before := m.last[key]
 	if before == c {
 		return
+	}
+	if before != nil {
+		c.client.CompareAndSwap(clientUnknown, before.client.Load())
 	}
 	m.drop(before, key)
 	if len(m.members[c]) >= maxConnMembers {

@@ -184,6 +184,15 @@ func (h *hosted) look(ctx context.Context, f func(*coordinator.Group)) (known bo
 	return known, viewed
 }
 
+// release has a heartbeat answered that is held.
+func (h *hosted) release(ctx context.Context, member string, token coordinator.Token) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting[token] != nil && !h.gone && h.group != nil { // else the answer is on its way
+		h.apply(ctx, coordinator.Release{MemberID: member, Token: token})
+	}
+}
+
 // abandon forgets a request whose client has gone; the group answers its token some time, and nobody hears it.
 func (h *hosted) abandon(token coordinator.Token) {
 	h.mu.Lock()
@@ -230,7 +239,7 @@ func planInput(plan *metadata.Group) coordinator.Plan {
 	}
 	p := coordinator.Plan{Managed: true, UID: plan.UID, Generation: plan.Generation, HandoffTimeout: plan.HandoffTimeout}
 	for _, m := range plan.Members {
-		p.Members = append(p.Members, coordinator.PlanMember{Pod: m.Pod, UID: m.UID, IP: m.IP, Alive: m.Alive, Share: sortedPartitions(m.Partitions)})
+		p.Members = append(p.Members, coordinator.PlanMember{Pod: m.Pod, UID: m.UID, IP: m.IP, Alive: m.Alive, Restarts: m.Restarts, Share: sortedPartitions(m.Partitions)})
 	}
 	return p
 }

@@ -20,6 +20,9 @@ const (
 	DefaultAssignmentInterval        = 100 * time.Millisecond
 )
 
+// DefaultHeartbeatHold is a little less than Kafka's default heartbeat.interval.ms, 3 s.
+const DefaultHeartbeatHold = 2900 * time.Millisecond
+
 // GroupConfig are the settings of consumer groups. The zero value of a field means its default.
 type GroupConfig struct {
 	// OffsetsRetention is how long committed offsets are kept once their group is empty, or nobody in it reads their topic (Kafka's
@@ -37,6 +40,9 @@ type GroupConfig struct {
 	// AssignmentInterval is how long a group of the consumer protocol waits for more members to come, or to change what they read, before it assigns
 	// anew (group.consumer.assignment.interval.ms). Default DefaultAssignmentInterval; negative for not at all.
 	AssignmentInterval time.Duration
+	// HeartbeatHold is how long the heartbeat of a classic member of a managed group may be held at most, so that it hears of a change at once. Default
+	// DefaultHeartbeatHold; negative for not at all.
+	HeartbeatHold time.Duration
 }
 
 // withDefaults fills in what is missing.
@@ -51,6 +57,10 @@ func (c GroupConfig) withDefaults() GroupConfig {
 		c.AssignmentInterval = DefaultAssignmentInterval
 	}
 	c.AssignmentInterval = max(c.AssignmentInterval, 0)
+	if c.HeartbeatHold == 0 {
+		c.HeartbeatHold = DefaultHeartbeatHold
+	}
+	c.HeartbeatHold = max(c.HeartbeatHold, 0)
 	return c
 }
 

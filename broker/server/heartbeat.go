@@ -10,7 +10,8 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
 
-// heartbeat answers Heartbeat: whether the member still counts, and whether it is to join again.
+// heartbeat answers Heartbeat: whether the member still counts, and whether it is to join again. Where the group and the client let it, a success is held
+// back until there is something to say (heartbeat_hold.go).
 func (s *Server) heartbeat(ctx context.Context, r *request) kmsg.Response {
 	req, _ := r.body.(*kmsg.HeartbeatRequest)
 	resp := kmsg.NewPtrHeartbeatResponse()
@@ -19,9 +20,18 @@ func (s *Server) heartbeat(ctx context.Context, r *request) kmsg.Response {
 		return resp
 	}
 	s.groups.connections.heard(r.from, req.Group, req.MemberID)
-	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input {
-		return coordinator.Heartbeat{Token: token, Client: clientOf(r, req.MemberID, req.InstanceID), Generation: req.Generation}
+	hold := s.holdFor(r, req)
+	o, code := s.groups.pass(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input {
+		return coordinator.Heartbeat{Token: token, Client: clientOf(r, req.MemberID, req.InstanceID), Generation: req.Generation, Hold: hold}
 	})
+	if code != codeNone {
+		resp.ErrorCode = code
+		return resp
+	}
+	reply := s.awaitBeat(ctx, r, req.MemberID, o)
 	resp.ErrorCode = reply.Err
+	if r.from != nil {
+		r.from.pace.answered(reply)
+	}
 	return resp
 }

@@ -19,6 +19,7 @@ type metrics struct {
 	refused   prometheus.Counter
 	badFrames prometheus.Counter
 	panics    prometheus.Counter
+	held      *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -40,6 +41,10 @@ func newMetrics() *metrics {
 		refused:   counter("connections_refused_total", "Connections closed at once because a limit was reached."),
 		badFrames: counter("bad_requests_total", "Connections closed because of bytes that are no request that is offered."),
 		panics:    counter("handler_panics_total", "Requests whose handler failed with a panic."),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "ringmaster", Subsystem: "broker", Name: "held_heartbeats_total",
+			Help: "Heartbeats of managed groups whose answer was held back, by what ended that: news for the member, the time, or what came next on the connection.",
+		}, []string{"end"}),
 	}
 }
 
@@ -51,7 +56,7 @@ func (m *metrics) collectors(s *Server) []prometheus.Collector {
 	sessions := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "ringmaster", Subsystem: "broker", Name: "fetch_sessions", Help: "Sessions of consumers that fetch what is new (KIP-227).",
 	}, func() float64 { return float64(s.sessions.count()) })
-	return []prometheus.Collector{m.requests, m.latency, m.bytesIn, m.bytesOut, m.refused, m.badFrames, m.panics, connections, sessions}
+	return []prometheus.Collector{m.requests, m.latency, m.bytesIn, m.bytesOut, m.refused, m.badFrames, m.panics, m.held, connections, sessions}
 }
 
 // observe counts a request. resp is nil where there is none.

@@ -32,7 +32,7 @@ type request struct {
 	rest   []byte
 	// body is the decoded request; its Version is set.
 	body kmsg.Request
-	// next is closed when another request has arrived on the same connection, or the connection is at its end. Kafka answers in order, so a
+	// next is closed when another request has begun to arrive on the same connection, or the connection is at its end. Kafka answers in order, so a
 	// request that is held back on purpose (a long-polled Heartbeat) is to be answered then.
 	next <-chan struct{}
 	// frame is the whole request, of size bytes.
@@ -53,6 +53,16 @@ type request struct {
 	// hangUp is set by a handler that wants the connection closed instead of a response: the only way to tell a producer with acks=0 that
 	// something is wrong.
 	hangUp error
+}
+
+// followed says whether another request has begun to arrive on the connection.
+func (r *request) followed() bool {
+	select {
+	case <-r.next:
+		return true
+	default:
+		return false
+	}
 }
 
 // bodyOf returns a request's body as the type that belongs to its key.

@@ -29,8 +29,10 @@ func (g *groupFlags) add(cmd *cobra.Command) {
 		"how often members of the consumer protocol are told to send a heartbeat")
 	flags.DurationVar(&g.AssignmentInterval, "assignment-interval", server.DefaultAssignmentInterval,
 		"how long a group of the consumer protocol waits for more members to come before it assigns anew")
+	flags.DurationVar(&g.HeartbeatHold, "heartbeat-hold", server.DefaultHeartbeatHold,
+		"how long the heartbeat of a classic member of a managed group may be held, so that it hears of a change at once; 0 for not at all")
 	noFiles(cmd, "offsets-retention", "initial-rebalance-delay", "min-session-timeout", "max-session-timeout", "consumer-session-timeout",
-		"consumer-heartbeat-interval", "assignment-interval")
+		"consumer-heartbeat-interval", "assignment-interval", "heartbeat-hold")
 }
 
 // config is what the server is told.
@@ -38,6 +40,9 @@ func (g *groupFlags) config() server.GroupConfig {
 	c := g.GroupConfig
 	if c.AssignmentInterval == 0 {
 		c.AssignmentInterval = -1 // not at all; a zero would be the default
+	}
+	if c.HeartbeatHold == 0 {
+		c.HeartbeatHold = -1
 	}
 	return c
 }
@@ -55,6 +60,7 @@ func (g *groupFlags) check() error {
 		{"max-session-timeout", g.MaxSessionTimeout, 100 * time.Millisecond, 24 * time.Hour, "100ms to 24h"},
 		{"consumer-session-timeout", g.ConsumerSessionTimeout, time.Second, 24 * time.Hour, "1s to 24h"},
 		{"assignment-interval", g.AssignmentInterval, 0, 10 * time.Second, "0s to 10s"},
+		{"heartbeat-hold", g.HeartbeatHold, 0, 10 * time.Second, "0s to 10s"},
 		{"consumer-heartbeat-interval", g.ConsumerHeartbeatInterval, 100 * time.Millisecond, time.Hour, "100ms to 1h"},
 	} {
 		if f.value < f.least || f.value > f.max {

@@ -238,11 +238,12 @@ func knowsResources(config *rest.Config) error {
 
 func (f *operatorFlags) addControllers(mgr ctrl.Manager) error {
 	recorder := mgr.GetEventRecorder(operatorName)
+	observer := consumergroup.NewObserver(mgr, recorder)
 	for _, controller := range []interface{ SetupWithManager(ctrl.Manager) error }{
 		&brokercluster.Reconciler{Client: mgr.GetClient(), Recorder: recorder, BrokerImage: f.brokerImage},
 		&topic.Reconciler{Client: mgr.GetClient(), Recorder: recorder},
-		&consumergroup.Reconciler{Client: mgr.GetClient(), Recorder: recorder},
-		&consumergroup.LagPoller{Client: mgr.GetClient()},
+		&consumergroup.Reconciler{Client: mgr.GetClient(), Recorder: recorder, Observer: observer},
+		observer,
 	} {
 		if err := controller.SetupWithManager(mgr); err != nil {
 			return err

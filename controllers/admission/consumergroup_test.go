@@ -16,6 +16,10 @@ const (
 	selectorRule  = "selector must not be empty, for it would match every pod of the namespace; give matchLabels or matchExpressions, or leave selector out"
 	graceRule     = "memberGracePeriod must be a duration from 0s to 1h, such as 10s"
 	handoffRule   = "handoffTimeout must be a duration from 0s to 1h, such as 10s"
+	delayRule     = "rebalanceDelay must be a duration from 0s to 1m, such as 500ms"
+	timestampRule = "timestamp is needed with to: Timestamp, and with nothing else"
+	offsetRule    = "offset is needed with to: Offset, and with nothing else"
+	resetTopics   = "offsets.reset.topics must be among topics"
 	replicasRule  = "replicas needs targetRef, the workload to scale; set targetRef or remove replicas"
 )
 
@@ -35,7 +39,8 @@ var _ = Describe("a ConsumerGroup", func() {
 		obj, err := a.create(ctx, `{topics: [orders]}`)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(obj.Object["spec"]).To(Equal(map[string]any{
-			"topics": []any{"orders"}, "assigner": "ConsistentHash", "memberGracePeriod": "10s", "handoffTimeout": "30s", "offsets": map[string]any{},
+			"topics": []any{"orders"}, "assigner": "ConsistentHash", "memberGracePeriod": "10s", "handoffTimeout": "30s",
+			"rebalanceDelay": "500ms", "offsets": map[string]any{},
 		}))
 	})
 
@@ -50,6 +55,12 @@ var _ = Describe("a ConsumerGroup", func() {
 		Entry("a workload alone", `{topics: [orders], targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: billing}}`),
 		Entry("each assigner", `{topics: [orders], assigner: Range}`),
 		Entry("each start", `{topics: [orders], offsets: {initial: Latest}}`),
+		Entry("no delay, paused", `{topics: [orders], rebalanceDelay: 0s, paused: true}`),
+		Entry("the longest delay", `{topics: [orders], rebalanceDelay: 1m}`),
+		Entry("a reset to the start", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`),
+		Entry("a forced reset of one topic to the end", `{topics: [orders, clicks], offsets: {reset: {id: "`+strings.Repeat("x", 63)+`", to: Latest, topics: [clicks], force: true}}}`),
+		Entry("a reset to a time", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:05Z"}}}`),
+		Entry("a reset to an offset", `{topics: [orders], offsets: {initial: Earliest, reset: {id: a, to: Offset, offset: 0}}}`),
 	)
 
 	DescribeTable("is refused with", a.refuses(),
@@ -73,6 +84,21 @@ var _ = Describe("a ConsumerGroup", func() {
 		Entry("a grace period without a unit", `{topics: [orders], memberGracePeriod: "10"}`, graceRule),
 		Entry("too long a handoff", `{topics: [orders], handoffTimeout: 2h}`, handoffRule),
 		Entry("a handoff in days", `{topics: [orders], handoffTimeout: 1d}`, handoffRule),
+		Entry("too long a delay", `{topics: [orders], rebalanceDelay: 61s}`, delayRule),
+		Entry("a delay without a unit", `{topics: [orders], rebalanceDelay: "500"}`, delayRule),
+		Entry("a reset without an id", `{topics: [orders], offsets: {reset: {to: Latest}}}`, "spec.offsets.reset.id: Required value"),
+		Entry("a reset with an empty id", `{topics: [orders], offsets: {reset: {id: "", to: Latest}}}`, "spec.offsets.reset.id in body should be at least 1 chars long"),
+		Entry("a reset with too long an id", `{topics: [orders], offsets: {reset: {id: "`+strings.Repeat("x", 64)+`", to: Latest}}}`, "spec.offsets.reset.id: Too long: may not be more than 63"),
+		Entry("a reset to nowhere", `{topics: [orders], offsets: {reset: {id: a}}}`, "spec.offsets.reset.to: Required value"),
+		Entry("a reset to an unknown place", `{topics: [orders], offsets: {reset: {id: a, to: Middle}}}`,
+			`spec.offsets.reset.to: Unsupported value: "Middle": supported values: "Earliest", "Latest", "Timestamp", "Offset"`),
+		Entry("a reset to a time that is not given", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp}}}`, timestampRule),
+		Entry("a reset to the end, with a time", `{topics: [orders], offsets: {reset: {id: a, to: Latest, timestamp: "2026-01-02T03:04:05Z"}}}`, timestampRule),
+		Entry("a reset to what is no time", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: yesterday}}}`, "spec.offsets.reset.timestamp: Invalid value"),
+		Entry("a reset to an offset that is not given", `{topics: [orders], offsets: {reset: {id: a, to: Offset}}}`, offsetRule),
+		Entry("a reset to the start, with an offset", `{topics: [orders], offsets: {reset: {id: a, to: Earliest, offset: 3}}}`, offsetRule),
+		Entry("a reset to a negative offset", `{topics: [orders], offsets: {reset: {id: a, to: Offset, offset: -1}}}`, "spec.offsets.reset.offset in body should be greater than or equal to 0"),
+		Entry("a reset of another topic", `{topics: [orders], offsets: {reset: {id: a, to: Latest, topics: [clicks]}}}`, resetTopics),
 		Entry("replicas of nothing", `{topics: [orders], replicas: 3}`, replicasRule),
 		Entry("fewer than no replicas", `{topics: [orders], targetRef: {kind: Deployment, name: x}, replicas: -1}`, "spec.replicas in body should be greater than or equal to 0"),
 		Entry("too many replicas", `{topics: [orders], targetRef: {kind: Deployment, name: x}, replicas: 10001}`, "spec.replicas in body should be less than or equal to 10000"),
@@ -84,7 +110,7 @@ var _ = Describe("a ConsumerGroup", func() {
 
 	DescribeTable("may change", a.acceptsChange(),
 		Entry("what is not fixed", `{topics: [orders]}`,
-			`{topics: [invoices, orders], selector: {matchLabels: {app: billing}}, assigner: Sticky, memberGracePeriod: 0s, handoffTimeout: 1m, offsets: {initial: Earliest}, targetRef: {kind: Deployment, name: x}, replicas: 3}`),
+			`{topics: [invoices, orders], selector: {matchLabels: {app: billing}}, assigner: Sticky, memberGracePeriod: 0s, handoffTimeout: 1m, rebalanceDelay: 1s, paused: true, offsets: {initial: Earliest, reset: {id: b, to: Latest}}, targetRef: {kind: Deployment, name: x}, replicas: 3}`),
 		Entry("nothing", `{topics: [orders], groupID: b, clusterRef: web}`, `{topics: [orders], groupID: b, clusterRef: web}`),
 	)
 

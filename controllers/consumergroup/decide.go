@@ -44,6 +44,8 @@ type verdict struct {
 	status v1alpha1.ConsumerGroupStatus
 	// rebalanced says that the assignment changed; status.lastRebalance says how.
 	rebalanced bool
+	// notices are the events of what was observed.
+	notices []notice
 	// deadline is when to decide again although nothing happens, zero for never.
 	deadline time.Time
 }
@@ -70,16 +72,15 @@ func decide(now time.Time, group *v1alpha1.ConsumerGroup, f facts) verdict {
 	wasManaged := s.Selector != ""
 	s.Selector = f.selectorString()
 	if f.selector == nil && f.holder == "" && !wasManaged {
-		// The members are the clients that join over the wire, which this controller does not see.
-		s.Partitions = partitions(f.topics)
+		// The members are the clients that join over the wire.
+		s.Partitions, s.Paused = partitions(f.topics), false
 		setReady(now, s, v1alpha1.ReasonWireGroup, wireMessage(group))
-		return v
+	} else {
+		v.decideMembers(now, group, f, wasManaged)
 	}
-	out := coordinator.Decide(now, podsInput(group, f))
-	fillStatus(now, s, out)
-	v.rebalanced, v.deadline = out.Changed, out.Deadline
-	reason, message := readiness(group, f, out)
-	setReady(now, s, reason, message)
+	if f.holder == "" {
+		v.notices = observed(now, group, s, f)
+	}
 	if equality.Semantic.DeepEqual(group.Status, v.status) {
 		return v
 	}
@@ -89,19 +90,42 @@ func decide(now time.Time, group *v1alpha1.ConsumerGroup, f facts) verdict {
 	return v
 }
 
-// podsInput is the coordinator's input. A group that does not hold its id, or has lost its selector, has no pods.
+// decideMembers decides who is a member and what each reads.
+func (v *verdict) decideMembers(now time.Time, group *v1alpha1.ConsumerGroup, f facts, wasManaged bool) {
+	s := &v.status
+	in := podsInput(group, f)
+	if wasManaged {
+		in.Seats = seatsOf(group.Status.Members) // else they are the clients of a group that had no selector
+	}
+	out := coordinator.Decide(now, in)
+	s.Paused = in.Paused
+	fillStatus(now, s, out)
+	if out.Changed && f.observes && s.State != v1alpha1.GroupEmpty {
+		s.State = v1alpha1.GroupPreparingRebalance
+	}
+	v.rebalanced, v.deadline = out.Changed, out.Deadline
+	reason, message := readiness(group, f, out)
+	setReady(now, s, reason, message)
+}
+
+// podsInput is the coordinator's input, but for the seats. A group that does not hold its id, or has lost its selector, has no pods.
 func podsInput(group *v1alpha1.ConsumerGroup, f facts) coordinator.PodsInput {
 	in := coordinator.PodsInput{
-		Seats:      seatsOf(group.Status.Members),
 		Generation: group.Status.Generation,
 		Topics:     f.topics,
 		Zones:      f.zones,
+		Workloads:  f.workloads,
+		Paused:     paused(group),
+		WasPaused:  group.Status.Paused,
 	}
 	if f.holder == "" {
 		in.Pods = f.pods
 	}
 	if group.Spec.MemberGracePeriod != nil {
 		in.GracePeriod = group.Spec.MemberGracePeriod.Duration
+	}
+	if group.Spec.RebalanceDelay != nil {
+		in.RebalanceDelay = group.Spec.RebalanceDelay.Duration
 	}
 	// The API server lets only the names of assigners pass, and sets the default; Decide takes nil for that default.
 	if a, err := assigner.ByName(string(group.Spec.Assigner)); err == nil {
@@ -110,16 +134,26 @@ func podsInput(group *v1alpha1.ConsumerGroup, f facts) coordinator.PodsInput {
 	return in
 }
 
+// paused says whether nobody is to read.
+func paused(group *v1alpha1.ConsumerGroup) bool {
+	reset := group.Status.OffsetsReset
+	return group.Spec.Paused || reset != nil && reset.Phase == v1alpha1.ResetInProgress
+}
+
 // fillStatus writes a decision of the coordinator into a status.
+//
+// The state of a group with members is left as it is, and so are the members that are stalled: what clients do is observed.
 func fillStatus(now time.Time, s *v1alpha1.ConsumerGroupStatus, out coordinator.PodsOutput) {
-	s.State = v1alpha1.GroupStable
-	if len(out.Seats) == 0 {
+	switch {
+	case len(out.Seats) == 0:
 		s.State = v1alpha1.GroupEmpty
+	case s.State == v1alpha1.GroupEmpty:
+		s.State = v1alpha1.GroupStable
 	}
 	s.Generation = out.Generation
-	s.Replicas = int32(len(out.Seats))
 	s.Partitions = int32(out.Partitions)
-	s.Members = membersOf(out.Seats)
+	s.Members = keepStalled(s.Members, membersOf(out.Seats))
+	s.Replicas = int32(counting(s.Members))
 	s.Assignments = compact(s.Members)
 	if out.Changed {
 		s.LastRebalance = &v1alpha1.Rebalance{
@@ -145,6 +179,8 @@ func readiness(group *v1alpha1.ConsumerGroup, f facts, out coordinator.PodsOutpu
 			"%s %s is already scaled by the ConsumerGroup %s; remove replicas from one of the two", group.Spec.TargetRef.Kind, group.Spec.TargetRef.Name, f.scaler)
 	case f.selector == nil:
 		return v1alpha1.ReasonWireGroup, wireMessage(group)
+	case paused(group) && len(out.Seats) > 0:
+		return v1alpha1.ReasonPaused, "nobody reads: " + whyPaused(group)
 	case pending != "":
 		return v1alpha1.ReasonTopicsPending, pending
 	case len(out.Seats) == 0:
@@ -153,7 +189,15 @@ func readiness(group *v1alpha1.ConsumerGroup, f facts, out coordinator.PodsOutpu
 			f.selector, group.Namespace, f.selector)
 	}
 	return v1alpha1.ReasonAssigned, fmt.Sprintf("%s of %s, read by %s",
-		count(out.Partitions, "partition"), count(len(f.topics), "topic"), count(len(out.Seats), "member"))
+		count(out.Partitions, "partition"), count(len(f.topics), "topic"), count(counting(membersOf(out.Seats)), "member"))
+}
+
+// whyPaused says why nobody reads, and what ends it.
+func whyPaused(group *v1alpha1.ConsumerGroup) string {
+	if group.Spec.Paused {
+		return "spec.paused is true; set it to false to go on"
+	}
+	return fmt.Sprintf("the group's offsets are being reset (%s); its members go on by themselves when that is done", group.Status.OffsetsReset.ID)
 }
 
 func wireMessage(group *v1alpha1.ConsumerGroup) string {

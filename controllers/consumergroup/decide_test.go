@@ -117,6 +117,46 @@ func TestDecideReadiness(t *testing.T) {
 				"the group's other topics are read",
 			wantState: v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 1, wantAssignments: "web-0:orders[0-3]",
 		},
+		"paused": {
+			group: newGroup(assigned, func(g *v1alpha1.ConsumerGroup) { g.Spec.Paused = true }), facts: newFacts(),
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPaused, wantMessage: "nobody reads: spec.paused is true; set it to false to go on",
+			wantState: v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 2, wantAssignments: "web-0:-",
+		},
+		"paused while offsets are reset": {
+			group: newGroup(assigned, func(g *v1alpha1.ConsumerGroup) {
+				g.Status.OffsetsReset = &v1alpha1.OffsetsResetStatus{ID: "replay-1", Phase: v1alpha1.ResetInProgress}
+			}),
+			facts:      newFacts(),
+			wantStatus: metav1.ConditionFalse, wantReason: v1alpha1.ReasonPaused,
+			wantMessage: "nobody reads: the group's offsets are being reset (replay-1); its members go on by themselves when that is done",
+			wantState:   v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 2, wantAssignments: "web-0:-",
+		},
+		"a reset that is done pauses nobody": {
+			group: newGroup(assigned, func(g *v1alpha1.ConsumerGroup) {
+				g.Status.OffsetsReset = &v1alpha1.OffsetsResetStatus{ID: "replay-1", Phase: v1alpha1.ResetSucceeded}
+			}),
+			facts:      newFacts(),
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonAssigned, wantMessage: "4 partitions of 1 topic, read by 1 member",
+			wantState: v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 1, wantAssignments: "web-0:orders[0-3]",
+		},
+		"a handoff that is open stays so until somebody knows better": {
+			group: newGroup(assigned, func(g *v1alpha1.ConsumerGroup) { g.Status.State = v1alpha1.GroupCompletingRebalance }), facts: newFacts(),
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonAssigned, wantMessage: "4 partitions of 1 topic, read by 1 member",
+			wantState: v1alpha1.GroupCompletingRebalance, wantMembers: 1, wantGeneration: 1, wantAssignments: "web-0:orders[0-3]",
+		},
+		"a rebalance that brokers are asked about": {
+			group: newGroup(), facts: newFacts(func(f *facts) { f.observes = true }),
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonAssigned, wantMessage: "4 partitions of 1 topic, read by 1 member",
+			wantState: v1alpha1.GroupPreparingRebalance, wantMembers: 1, wantGeneration: 1, wantAssignments: "web-0:orders[0-3]",
+		},
+		"a selector where there was none: the clients that were mirrored are no members": {
+			group: newGroup(func(g *v1alpha1.ConsumerGroup) {
+				g.Status.Members, g.Status.Generation = []v1alpha1.GroupMember{member("client-1", share("orders", 0, 1, 2, 3))}, 8
+			}),
+			facts:      newFacts(),
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonAssigned, wantMessage: "4 partitions of 1 topic, read by 1 member",
+			wantState: v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 9, wantAssignments: "web-0:orders[0-3]",
+		},
 		"a workload to scale that does not exist": {
 			group: newGroup(func(g *v1alpha1.ConsumerGroup) {
 				g.Spec.TargetRef = &v1alpha1.TargetRef{Kind: "Deployment", Name: "web"}

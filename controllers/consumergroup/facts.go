@@ -36,6 +36,11 @@ type facts struct {
 	invalid  error
 	// pods are the selector's pods, and those that are to be made again under a member's name.
 	pods []coordinator.Pod
+	// workloads are those that made the pods.
+	workloads map[string]coordinator.Workload
+	// observes says whether somebody asks the brokers, and observed what they said; nil while nothing is known.
+	observes bool
+	observed *Observation
 	// target is the workload to scale, nil if the group names none or it does not exist.
 	target *target
 	// scaler is the name of the older ConsumerGroup that scales the same workload, empty for none.
@@ -76,6 +81,7 @@ func (r *Reconciler) gather(ctx context.Context, group *v1alpha1.ConsumerGroup) 
 	if err := r.gatherTopics(ctx, group, &f); err != nil {
 		return facts{}, err
 	}
+	f.observes, f.observed = r.Observer != nil, r.Observer.Observation(client.ObjectKeyFromObject(group))
 	if group.Spec.Selector == nil {
 		return f, nil
 	}
@@ -92,6 +98,10 @@ func (r *Reconciler) gatherMembers(ctx context.Context, cluster *v1alpha1.Broker
 	if f.pods, err = r.gatherPods(ctx, group, f.selector); err != nil {
 		return err
 	}
+	if f.workloads, err = r.gatherWorkloads(ctx, group, f.pods); err != nil {
+		return err
+	}
+	r.arrivals.note(r.now(), group, f.pods)
 	f.zones, err = r.gatherZones(ctx, cluster, group, f.pods)
 	return err
 }

@@ -5,6 +5,7 @@ package consumergroup
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -46,9 +47,10 @@ func TestLag(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			total, largest, ok := lag([]string{"orders"}, test.starts, test.ends, test.committed)
-			if total != test.wantTotal || largest != test.wantMax || ok != test.wantOK {
-				t.Errorf("lag = %d, %d, %t, want %d, %d, %t", total, largest, ok, test.wantTotal, test.wantMax, test.wantOK)
+			offsets, ok := groupOffsets([]string{"orders"}, test.starts, test.ends, test.committed)
+			lag := lagOf(time.Unix(0, 0), offsets)
+			if lag.Total != test.wantTotal || lag.Max != test.wantMax || ok != test.wantOK {
+				t.Errorf("lag = %d, %d, %t, want %d, %d, %t", lag.Total, lag.Max, ok, test.wantTotal, test.wantMax, test.wantOK)
 			}
 		})
 	}

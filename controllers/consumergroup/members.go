@@ -27,9 +27,14 @@ func seatsOf(members []v1alpha1.GroupMember) []coordinator.Seat {
 	seats := make([]coordinator.Seat, 0, len(members))
 	for i := range members {
 		m := &members[i]
-		seat := coordinator.Seat{Pod: m.Name, UID: string(m.UID), IP: m.IP, Node: m.Node, Zone: m.Zone, Phase: coordinator.SeatActive}
-		if m.Phase == v1alpha1.MemberGrace && m.GraceDeadline != nil {
+		seat := coordinator.Seat{
+			Pod: m.Name, UID: string(m.UID), IP: m.IP, Node: m.Node, Zone: m.Zone, Workload: m.Workload, Restarts: m.Restarts, Phase: coordinator.SeatActive,
+		}
+		switch {
+		case m.Phase == v1alpha1.MemberGrace && m.GraceDeadline != nil:
 			seat.Phase, seat.Deadline = coordinator.SeatGrace, m.GraceDeadline.UTC()
+		case m.Phase == v1alpha1.MemberStandby:
+			seat.Phase = coordinator.SeatStandby
 		}
 		for _, a := range m.Assignments {
 			seat.Share = append(seat.Share, coordinator.TopicPartitions{Topic: a.Topic, Partitions: a.Partitions})
@@ -39,7 +44,34 @@ func seatsOf(members []v1alpha1.GroupMember) []coordinator.Seat {
 	return seats
 }
 
-// membersOf is the inverse of seatsOf.
+// counting is how many members count: those that are no standbys.
+func counting(members []v1alpha1.GroupMember) int {
+	n := 0
+	for i := range members {
+		if members[i].Phase != v1alpha1.MemberStandby {
+			n++
+		}
+	}
+	return n
+}
+
+// keepStalled marks the members that are alive, and were stalled before.
+func keepStalled(before, members []v1alpha1.GroupMember) []v1alpha1.GroupMember {
+	stalled := map[types.UID]bool{}
+	for i := range before {
+		if before[i].Phase == v1alpha1.MemberStalled {
+			stalled[before[i].UID] = true
+		}
+	}
+	for i := range members {
+		if m := &members[i]; m.Phase == v1alpha1.MemberActive && stalled[m.UID] {
+			m.Phase = v1alpha1.MemberStalled
+		}
+	}
+	return members
+}
+
+// membersOf is the inverse of seatsOf, but that it knows of nobody who is stalled.
 func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 	if len(seats) == 0 {
 		return nil
@@ -47,7 +79,9 @@ func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 	members := make([]v1alpha1.GroupMember, 0, len(seats))
 	for i := range seats {
 		s := &seats[i]
-		m := v1alpha1.GroupMember{Name: s.Pod, UID: types.UID(s.UID), IP: s.IP, Node: s.Node, Zone: s.Zone, Phase: v1alpha1.MemberPhase(s.Phase)}
+		m := v1alpha1.GroupMember{
+			Name: s.Pod, UID: types.UID(s.UID), IP: s.IP, Node: s.Node, Zone: s.Zone, Workload: s.Workload, Restarts: s.Restarts, Phase: v1alpha1.MemberPhase(s.Phase),
+		}
 		if s.Phase == coordinator.SeatGrace {
 			deadline := metav1.NewMicroTime(s.Deadline)
 			m.GraceDeadline = &deadline

@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
+	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
 
 func member(name string, assignments ...v1alpha1.TopicAssignment) v1alpha1.GroupMember {
@@ -71,8 +73,30 @@ func TestMembersAndSeatsConvertBothWays(t *testing.T) {
 	deadline := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
 	waiting := member("web-1", share("clicks", 1), share("orders", 0, 2))
 	waiting.Phase, waiting.GraceDeadline = v1alpha1.MemberGrace, &deadline
-	members := []v1alpha1.GroupMember{member("web-0"), waiting}
+	waiting.Workload, waiting.Restarts = "StatefulSet/web", 3
+	spare := member("web-2")
+	spare.Workload, spare.Phase = "Deployment/web", v1alpha1.MemberStandby
+	members := []v1alpha1.GroupMember{member("web-0"), waiting, spare}
 	if diff := cmp.Diff(members, membersOf(seatsOf(members))); diff != "" {
+		t.Errorf("members (-want +got):\n%s", diff)
+	}
+}
+
+func TestMembersThatAreStalledStaySo(t *testing.T) {
+	in := func(phase v1alpha1.MemberPhase, m v1alpha1.GroupMember) v1alpha1.GroupMember {
+		m.Phase, m.UID = phase, types.UID(m.Name)
+		return m
+	}
+	const active, grace, stalled = v1alpha1.MemberActive, v1alpha1.MemberGrace, v1alpha1.MemberStalled
+	before := []v1alpha1.GroupMember{in(stalled, member("a")), in(stalled, member("b")), in(stalled, member("c")), in(active, member("d"))}
+	if phase := seatsOf(before)[0].Phase; phase != coordinator.SeatActive {
+		t.Errorf("the seat of a stalled member is %s", phase)
+	}
+	again := in(active, member("c"))
+	again.UID = "another"
+	after := keepStalled(before, []v1alpha1.GroupMember{in(active, member("a")), in(grace, member("b")), again, in(active, member("d"))})
+	want := []v1alpha1.GroupMember{in(stalled, member("a")), in(grace, member("b")), again, in(active, member("d"))}
+	if diff := cmp.Diff(want, after); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
 }

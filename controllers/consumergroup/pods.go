@@ -46,6 +46,17 @@ func ended(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// restarts is how often the pod's containers were started again.
+func restarts(pod *corev1.Pod) int32 {
+	var n int32
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			n += statuses[i].RestartCount
+		}
+	}
+	return n
+}
+
 // ordinals are those of the pods that a StatefulSet keeps, from first up to end, exclusive; none if it does not exist.
 type ordinals struct {
 	first, end int
@@ -64,7 +75,7 @@ type statefulSets struct {
 func (s *statefulSets) pod(ctx context.Context, pod *corev1.Pod) (coordinator.Pod, error) {
 	out := coordinator.Pod{
 		Name: pod.Name, UID: string(pod.UID), IP: address(pod), Node: pod.Spec.NodeName,
-		Zone: pod.Labels[corev1.LabelTopologyZone], Alive: alive(pod),
+		Zone: pod.Labels[corev1.LabelTopologyZone], Alive: alive(pod), Workload: workloadOf(pod), Restarts: restarts(pod),
 	}
 	if out.Alive || !ended(pod) {
 		out.MayReturn = !out.Alive

@@ -42,6 +42,10 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	// Clock tells the time; nil is time.Now.
 	Clock func() time.Time
+	// Observer asks the brokers; nil for none, as in tests without brokers: then status.state says what was decided.
+	Observer *Observer
+
+	arrivals arrivals
 }
 
 // The rights that the controller needs; controller-gen makes the operator's role from them.
@@ -58,6 +62,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	group := &v1alpha1.ConsumerGroup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, group); err != nil {
+		r.arrivals.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if group.DeletionTimestamp != nil {
@@ -96,6 +101,7 @@ func (r *Reconciler) setStatus(ctx context.Context, group *v1alpha1.ConsumerGrou
 		return err
 	}
 	r.announce(group, before, v)
+	r.notify(group, v.notices)
 	return nil
 }
 

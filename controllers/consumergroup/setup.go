@@ -31,17 +31,19 @@ const ControllerName = "consumergroup"
 // Every change of a ConsumerGroup wakes it, those of its status too: a verdict that was computed from an older status is not written, and the
 // arrival of the newer one in the cache is what makes it be computed again.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(ControllerName).
 		For(&v1alpha1.ConsumerGroup{}).
 		Watches(&v1alpha1.ConsumerGroup{}, r.wake(rivals), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, r.wake(selects), builder.WithPredicates(podChanged())).
 		Watches(&v1alpha1.Topic{}, r.wake(readsTopic), builder.WithPredicates(topicChanged())).
 		Watches(&v1alpha1.BrokerCluster{}, r.wake(anyGroup), builder.WithPredicates(comesOrGoes())).
-		Watches(&appsv1.Deployment{}, r.wake(targets), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.StatefulSet{}, r.wake(targetsOrSelects), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
-	if err != nil {
+		Watches(&appsv1.Deployment{}, r.wake(targetsOrMakes), builder.WithPredicates(deploymentChanged())).
+		Watches(&appsv1.StatefulSet{}, r.wake(targetsOrMakes), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	if r.Observer != nil {
+		b = b.WatchesRawSource(r.Observer.source())
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up controller %s: %w", ControllerName, err)
 	}
 	return nil
@@ -106,10 +108,30 @@ func targets(group *v1alpha1.ConsumerGroup, obj client.Object) bool {
 	return (ref.Kind == "StatefulSet") == isSet
 }
 
-// targetsOrSelects concerns the groups whose members a StatefulSet makes, too: its replicas tell which of them come back.
-func targetsOrSelects(group *v1alpha1.ConsumerGroup, obj client.Object) bool {
-	set, ok := obj.(*appsv1.StatefulSet)
-	return targets(group, obj) || ok && selectsLabels(group, set.Spec.Template.Labels)
+// targetsOrMakes concerns the groups whose members a workload makes, too: its replicas tell which of them come back, or are too many.
+func targetsOrMakes(group *v1alpha1.ConsumerGroup, obj client.Object) bool {
+	kind, template := kindDeployment, labels.Set{}
+	switch workload := obj.(type) {
+	case *appsv1.Deployment:
+		template = workload.Spec.Template.Labels
+	case *appsv1.StatefulSet:
+		kind, template = kindStatefulSet, workload.Spec.Template.Labels
+	}
+	return targets(group, obj) || selectsLabels(group, template) || slices.ContainsFunc(group.Status.Members, func(m v1alpha1.GroupMember) bool {
+		return m.Workload == kind+"/"+obj.GetName()
+	})
+}
+
+// deploymentChanged passes the changes of what a Deployment is to be, and of whether it is there yet.
+func deploymentChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*appsv1.Deployment)
+		if !ok {
+			return false
+		}
+		is, ok := e.ObjectNew.(*appsv1.Deployment)
+		return ok && (was.Generation != is.Generation || rolling(was) != rolling(is))
+	}}
 }
 
 // comesOrGoes passes an object's creation and deletion alone.
@@ -126,7 +148,7 @@ func podChanged() predicate.Predicate {
 		}
 		is, ok := e.ObjectNew.(*corev1.Pod)
 		return ok && (was.UID != is.UID || alive(was) != alive(is) || ended(was) != ended(is) ||
-			was.Status.PodIP != is.Status.PodIP || was.Spec.NodeName != is.Spec.NodeName || !maps.Equal(was.Labels, is.Labels))
+			restarts(was) != restarts(is) || was.Status.PodIP != is.Status.PodIP || was.Spec.NodeName != is.Spec.NodeName || !maps.Equal(was.Labels, is.Labels))
 	}}
 }
 

@@ -248,15 +248,17 @@ func (w *world) statefulSet(ctx context.Context, name string, replicas int32) *a
 }
 
 // deployment makes a Deployment, which nobody acts on.
-func (w *world) deployment(ctx context.Context, name string, replicas int32) {
+func (w *world) deployment(ctx context.Context, name string, replicas int32) *appsv1.Deployment {
 	GinkgoHelper()
 	labels := map[string]string{"app": "web"}
-	Expect(env.Client.Create(ctx, &appsv1.Deployment{ObjectMeta: w.meta(name), Spec: appsv1.DeploymentSpec{
+	deployment := &appsv1.Deployment{ObjectMeta: w.meta(name), Spec: appsv1.DeploymentSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "consumer"}}},
 		},
-	}})).To(Succeed())
+	}}
+	Expect(env.Client.Create(ctx, deployment)).To(Succeed())
+	return deployment
 }
 
 // readyIs matches a group whose Ready condition, computed from its latest spec, has a status and a reason.
@@ -270,10 +272,13 @@ func readyIs(status metav1.ConditionStatus, reason string) OmegaMatcher {
 	}, Equal([]string{string(status), reason}))
 }
 
-// owners is a group's assignment.
+// owners is a group's assignment, to those that are no standbys.
 func owners(group *v1alpha1.ConsumerGroup) assigner.Assignment {
 	out := make(assigner.Assignment)
 	for _, m := range group.Status.Members {
+		if m.Phase == v1alpha1.MemberStandby {
+			continue
+		}
 		out[m.Name] = nil
 		for _, a := range m.Assignments {
 			for _, p := range a.Partitions {
@@ -348,11 +353,13 @@ func compareVersions(was, is *v1alpha1.ConsumerGroup) string {
 		return fmt.Sprintf("%d partitions moved within generation %d", moved, is.Status.Generation)
 	case grown == 1 && (int(is.Status.LastRebalance.Moved) != moved || int(is.Status.LastRebalance.Minimum) != moved):
 		return fmt.Sprintf("%d partitions moved, status says %+v", moved, is.Status.LastRebalance)
-	case len(loads) > 0 && len(seen) != int(is.Status.Partitions):
+	case is.Status.Paused && len(seen) > 0:
+		return fmt.Sprintf("%d partitions are read although the group is paused", len(seen))
+	case len(loads) > 0 && len(seen) != int(is.Status.Partitions) && !is.Status.Paused:
 		return fmt.Sprintf("%d of %d partitions have an owner", len(seen), is.Status.Partitions)
 	case len(loads) > 0 && slices.Max(loads)-slices.Min(loads) > 1:
 		return fmt.Sprintf("the loads are %v", loads)
-	case len(b) > 0 && !strings.HasPrefix(is.Status.Assignments, is.Status.Members[0].Name+":"):
+	case len(is.Status.Members) > 0 && !strings.HasPrefix(is.Status.Assignments, is.Status.Members[0].Name+":"):
 		return "the compact form is " + is.Status.Assignments
 	}
 	return ""

@@ -48,6 +48,7 @@ func brokerArgs(c *v1alpha1.BrokerCluster, port int32) []string {
 		{"consumer-session-timeout", c.Spec.Config.ConsumerSessionTimeout},
 		{"consumer-heartbeat-interval", c.Spec.Config.ConsumerHeartbeatInterval},
 		{"assignment-interval", c.Spec.Config.AssignmentInterval},
+		{"heartbeat-hold", c.Spec.Config.HeartbeatHold},
 	} {
 		if time.value != nil {
 			args = append(args, "--"+time.flag+"="+time.value.Duration.String())

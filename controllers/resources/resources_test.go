@@ -52,6 +52,7 @@ func full() *v1alpha1.BrokerCluster {
 		MinSessionTimeout: &metav1.Duration{Duration: time.Second}, MaxSessionTimeout: &metav1.Duration{Duration: time.Hour},
 		ConsumerSessionTimeout: &metav1.Duration{Duration: 30 * time.Second}, ConsumerHeartbeatInterval: &metav1.Duration{Duration: 3 * time.Second},
 		AssignmentInterval: &metav1.Duration{Duration: 200 * time.Millisecond},
+		HeartbeatHold:      &metav1.Duration{Duration: time.Second},
 	}
 	c.Spec.Resources = &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")},

@@ -145,7 +145,9 @@ func groupOf(g *v1alpha1.ConsumerGroup) *metadata.Group {
 		out.HandoffTimeout = g.Spec.HandoffTimeout.Duration
 	}
 	for _, m := range g.Status.Members {
-		member := metadata.GroupMember{Pod: m.Name, UID: string(m.UID), IP: m.IP, Alive: m.Phase == v1alpha1.MemberActive, Partitions: map[string][]int32{}}
+		member := metadata.GroupMember{
+			Pod: m.Name, UID: string(m.UID), IP: m.IP, Alive: m.Phase != v1alpha1.MemberGrace, Restarts: m.Restarts, Partitions: map[string][]int32{},
+		}
 		for _, a := range m.Assignments {
 			member.Partitions[a.Topic] = slices.Clone(a.Partitions)
 		}
