@@ -303,6 +303,11 @@ func TestSubscriptionsOfEveryVersionAreDecoded(t *testing.T) {
 			t.Errorf("version %d (-want +got):\n%s", version, diff)
 		}
 	}
+	// kafka-go's: version 1, without the list of what it owns.
+	kafkaGo := []byte("\x00\x01\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x00")
+	if diff := cmp.Diff(&coordinator.Subscription{Topics: []string{"orders"}}, decodeSubscription(kafkaGo)); diff != "" {
+		t.Errorf("version 1 in the form of version 0 (-want +got):\n%s", diff)
+	}
 	for _, garbage := range [][]byte{nil, {0}, {0, 1, 0x7f, 0xff, 0xff, 0xff}, []byte("a string of something else"), {0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}} {
 		if sub := decodeSubscription(garbage); sub != nil {
 			t.Errorf("decoded %v from %q", sub, garbage)

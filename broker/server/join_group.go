@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"time"
@@ -114,11 +115,18 @@ func fillJoin(resp *kmsg.JoinGroupResponse, body coordinator.JoinReply) {
 	}
 }
 
-// decodeSubscription decodes what a consumer says of itself in a protocol's metadata; nil where that is not in the consumer protocol's encoding.
+// decodeSubscription decodes what a consumer says of itself in a protocol's metadata; nil where that is not in the consumer protocol's encoding. Some clients, such
+// as kafka-go 0.4, write the number of a version and what an older one has: what cannot be of its own version is read as of version 0, which has topics alone.
 func decodeSubscription(data []byte) *coordinator.Subscription {
 	var m kmsg.ConsumerMemberMetadata
 	// ReadFrom checks every length against the bytes that are left before it allocates.
-	if err := m.ReadFrom(data); err != nil || m.Version < 0 {
+	if err := m.ReadFrom(data); err != nil {
+		m = kmsg.ConsumerMemberMetadata{}
+		if len(data) < 2 || m.ReadFrom(append([]byte{0, 0}, data[2:]...)) != nil {
+			return nil
+		}
+	}
+	if int16(binary.BigEndian.Uint16(data)) < 0 {
 		return nil
 	}
 	sub := &coordinator.Subscription{Topics: m.Topics}
