@@ -141,15 +141,19 @@ var _ = Describe("metadata from Kubernetes", func() {
 			},
 		}
 		Expect(env.Client.Create(ctx, g)).To(Succeed())
-		g.Status.ClusterRef, g.Status.Generation = "events", 3
+		g.Status.ClusterRef, g.Status.Selector, g.Status.Generation = "events", "app=billing", 3
 		g.Status.Members = []v1alpha1.GroupMember{{
-			Name: "billing-0", UID: "u", IP: "10.0.0.1", Phase: v1alpha1.MemberActive,
+			Name: "billing-0", UID: "u", IP: "10.0.0.1", Phase: v1alpha1.MemberStalled, Restarts: 2,
 			Assignments: []v1alpha1.TopicAssignment{{Topic: "orders", Partitions: []int32{0, 1}}},
-		}}
+		}, {Name: "billing-1", UID: "v", IP: "10.0.0.2", Phase: v1alpha1.MemberStandby}, {Name: "billing-2", UID: "w", Phase: v1alpha1.MemberGrace}}
 		Expect(env.Client.Status().Update(ctx, g)).To(Succeed())
 		Eventually(func() *metadata.Group { return m.Snapshot().Groups["billing"] }).Should(Equal(&metadata.Group{
 			ID: "billing", UID: string(g.UID), Generation: 3, Assigner: "ConsistentHash", Topics: []string{"orders"}, HandoffTimeout: 30 * time.Second,
-			Members: []metadata.GroupMember{{Pod: "billing-0", UID: "u", IP: "10.0.0.1", Alive: true, Partitions: map[string][]int32{"orders": {0, 1}}}},
+			Members: []metadata.GroupMember{
+				{Pod: "billing-0", UID: "u", IP: "10.0.0.1", Alive: true, Restarts: 2, Partitions: map[string][]int32{"orders": {0, 1}}},
+				{Pod: "billing-1", UID: "v", IP: "10.0.0.2", Alive: true, Partitions: map[string][]int32{}},
+				{Pod: "billing-2", UID: "w", Partitions: map[string][]int32{}},
+			},
 		}))
 		Expect(env.Client.Delete(ctx, g)).To(Succeed())
 		Eventually(func() int { return len(m.Snapshot().Groups) }).Should(BeZero())

@@ -55,12 +55,15 @@ func snapshotOf(cluster string, f facts) *metadata.Snapshot {
 		return olderFirst(a.CreationTimestamp.Time, b.CreationTimestamp.Time, a.Name, b.Name)
 	})
 	for _, g := range groups {
-		if id := g.KafkaID(); g.Status.ClusterRef == cluster && g.Spec.Selector != nil && !groupIDTaken(g) && s.Groups[id] == nil {
+		if id := g.KafkaID(); g.Status.ClusterRef == cluster && managed(g) && !groupIDTaken(g) && s.Groups[id] == nil {
 			s.Groups[id] = groupOf(g)
 		}
 	}
 	return s
 }
+
+// managed says whether the operator has decided who reads what in a group. The status of one that has no selector, or had none when it was written, mirrors what clients do.
+func managed(g *v1alpha1.ConsumerGroup) bool { return g.Spec.Selector != nil && g.Status.Selector != "" }
 
 func olderFirst(a, b time.Time, aName, bName string) int {
 	if c := a.Compare(b); c != 0 {

@@ -62,19 +62,26 @@ func TestSnapshotOf(t *testing.T) {
 		"a group without a selector is not managed": {
 			facts: facts{groups: []*v1alpha1.ConsumerGroup{{ObjectMeta: metav1.ObjectMeta{Name: "wire"}, Status: v1alpha1.ConsumerGroupStatus{ClusterRef: "events"}}}},
 		},
+		"nor is one whose selector the operator has not seen yet: its status mirrors clients": {
+			facts: facts{groups: []*v1alpha1.ConsumerGroup{{
+				ObjectMeta: metav1.ObjectMeta{Name: "was-wire"},
+				Spec:       v1alpha1.ConsumerGroupSpec{Selector: &metav1.LabelSelector{}},
+				Status:     v1alpha1.ConsumerGroupStatus{ClusterRef: "events", Generation: 4, Members: []v1alpha1.GroupMember{{Name: "client-1"}}},
+			}}},
+		},
 		"a group whose id is taken is left out, the other counts": {
 			facts: facts{groups: []*v1alpha1.ConsumerGroup{
 				{
 					ObjectMeta: metav1.ObjectMeta{Name: "taken"},
 					Spec:       v1alpha1.ConsumerGroupSpec{Selector: &metav1.LabelSelector{}},
-					Status: v1alpha1.ConsumerGroupStatus{ClusterRef: "events", Conditions: []metav1.Condition{
+					Status: v1alpha1.ConsumerGroupStatus{ClusterRef: "events", Selector: "app=billing", Conditions: []metav1.Condition{
 						{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonGroupIDTaken},
 					}},
 				},
 				{
 					ObjectMeta: metav1.ObjectMeta{Name: "billing"},
 					Spec:       v1alpha1.ConsumerGroupSpec{Selector: &metav1.LabelSelector{}},
-					Status:     v1alpha1.ConsumerGroupStatus{ClusterRef: "events"},
+					Status:     v1alpha1.ConsumerGroupStatus{ClusterRef: "events", Selector: "app=billing"},
 				},
 			}},
 			wantGroups: []string{"billing"},
