@@ -76,8 +76,8 @@ func (k *checker) counts(c *simClient, m *groupMember, tp assigner.Partition, id
 	g := k.s.g
 	another := k.s.g.topics[tp.Topic].ID != id || id == TopicID{} // it is of a topic that is no more, or that there never was
 	switch {
-	case c.misled, g.handoff == nil && c.late:
-		return false // by a broker that takes no commits, or as in Kafka
+	case g.handoff == nil && (c.misled || c.late):
+		return false
 	case g.handoff == nil && another:
 		return false
 	case g.handoff == nil && m.stale:
@@ -88,7 +88,7 @@ func (k *checker) counts(c *simClient, m *groupMember, tp assigner.Partition, id
 		return m.client.blocking && c.generation == m.generation
 	case g.handoff.holders[tp] == m:
 		return true
-	case m.client.fenced[tp], !c.consumer && c.generation != m.generation:
+	case c.misled, m.client.fenced[tp], !c.consumer && c.generation != m.generation:
 		return false
 	case !c.consumer && (!m.client.synced || c.phase == "joined"):
 		return false // it claimed what another one held, and hears so with its share

@@ -384,7 +384,7 @@ func (k *checker) checkOrdinary() {
 // settled checks a group whose clients have behaved long enough.
 func (k *checker) settled() {
 	g := k.s.g
-	if state := g.State(); state != StateStable {
+	if state := g.State(); state != StateStable && (state != StateEmpty || len(k.s.clients) > 0) {
 		k.errorf("the group is %s", state)
 	}
 	if len(g.members) != len(k.s.clients) || len(k.s.open) > len(g.held.of) {

@@ -245,9 +245,9 @@ func (g *Group) managedState() string {
 	state := StateEmpty
 	for _, m := range g.sorted {
 		switch {
-		case g.needsRejoin(m):
+		case g.needsRejoin(m), len(m.client.moved) > 0:
 			return StatePreparingRebalance
-		case !m.client.synced && (m.consumer == nil || !m.consumer.away):
+		case !m.client.synced && (m.consumer == nil || !m.consumer.away), m.client.synced && len(m.client.last) < len(m.client.target):
 			state = StateCompletingRebalance
 		case state == StateEmpty:
 			state = StateStable

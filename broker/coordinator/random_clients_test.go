@@ -28,7 +28,7 @@ type simClient struct {
 	open      int
 	lastInput Input
 	restarts  int
-	// misled says that the client heard last from a broker that coordinates its group no longer.
+	// misled says that the client reads what a broker told it that coordinates its group no longer, and that takes no commits.
 	misled bool
 	// toldAnew says that the client was told something that it did not know.
 	toldAnew bool

@@ -332,6 +332,7 @@ func (s *simulation) hand(in Input) {
 		switch {
 		case !q.deaf:
 			s.hear(q.client, q.in, r)
+			q.client.misled = q.client.misled && !s.holdsAll(q.client)
 		case q.client.consumer:
 			q.client.lose()
 		}
@@ -341,12 +342,23 @@ func (s *simulation) hand(in Input) {
 
 // hear lets a client react to an answer as real ones do.
 func (s *simulation) hear(c *simClient, in Input, r Reply) {
-	c.misled = false
 	if hb, ok := in.(ConsumerHeartbeat); ok {
 		s.hearConsumer(c, hb, r)
 		return
 	}
 	s.hearClassic(c, in, r)
+}
+
+// holdsAll says whether the group takes a client for the holder of all that it reads, and is about to read, as far as it knows.
+func (s *simulation) holdsAll(c *simClient) bool {
+	for _, reading := range []map[assigner.Partition]TopicID{c.reading, c.target} {
+		for tp := range reading {
+			if s.g.handoff != nil && s.g.handoff.holders[tp] != s.g.members[c.id] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // calm lets the clients behave until the group has had time to settle, and checks that it has.

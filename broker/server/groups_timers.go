@@ -29,6 +29,7 @@ type groupTimer struct {
 func (t *groupTimers) set(timer *groupTimer, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.earliest()
 	switch {
 	case at.IsZero():
 		if timer.index > 0 {
@@ -42,12 +43,20 @@ func (t *groupTimers) set(timer *groupTimer, at time.Time) {
 		timer.at = at
 		heap.Push(&t.heap, timer)
 	}
-	if t.heap[0] == timer {
+	if earliest := t.earliest(); before.IsZero() || earliest.Before(before) { // where it is later, whoever waits finds nothing due and goes on waiting
 		select {
 		case t.wake <- struct{}{}:
 		default:
 		}
 	}
+}
+
+// earliest is the earliest deadline, zero if there is none. mu is held.
+func (t *groupTimers) earliest() time.Time {
+	if len(t.heap) == 0 {
+		return time.Time{}
+	}
+	return t.heap[0].at
 }
 
 // wait returns how long it is until the earliest deadline. It is at least a millisecond, so that a deadline in the past that stands cannot

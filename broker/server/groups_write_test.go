@@ -47,7 +47,11 @@ func (b *groupBroker) committing(req *kmsg.OffsetCommitRequest) (answered func()
 // offsetOf is the committed offset of orders-0, -1 for none.
 func (b *groupBroker) offsetOf(group string) int64 {
 	b.t.Helper()
-	return ask[*kmsg.OffsetFetchResponse](b, fetchOne(group), 8).Groups[0].Topics[0].Partitions[0].Offset
+	g := ask[*kmsg.OffsetFetchResponse](b, fetchOne(group), 8).Groups[0]
+	if g.ErrorCode != codeNone {
+		b.t.Fatalf("the offsets of group %q are answered with error code %d", group, g.ErrorCode)
+	}
+	return g.Topics[0].Partitions[0].Offset
 }
 
 func fetchOne(group string) *kmsg.OffsetFetchRequest {

@@ -45,6 +45,7 @@ func TestMistakesInTheCommandLineAreOneLine(t *testing.T) {
 		"offsets that nobody keeps":    {"broker --data-dir d --offsets-retention 1s", `--offsets-retention must be from 1m to 87600h, not 1s; see "ringmaster broker --help"`},
 		"no session that is allowed":   {"broker --data-dir d --min-session-timeout 31m", `--min-session-timeout, 31m0s, must not be longer than --max-session-timeout, 30m0s; see "ringmaster broker --help"`},
 		"heartbeats that come late":    {"broker --data-dir d --consumer-session-timeout 5s", `--consumer-heartbeat-interval, 5s, must be shorter than --consumer-session-timeout, 5s; see "ringmaster broker --help"`},
+		"heartbeats held for too long": {"broker --data-dir d --heartbeat-hold 11s", `--heartbeat-hold must be from 0s to 10s, not 11s; see "ringmaster broker --help"`},
 		"a bootstrap without port":     {"topic list --bootstrap localhost", `--bootstrap: "localhost" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},
 		"an empty bootstrap in a list": {"topic list --bootstrap a:1,", `--bootstrap: "" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},
 		"a bootstrap without host":     {"topic list --bootstrap :9092", `--bootstrap: ":9092" is not HOST:PORT, such as 127.0.0.1:9092; see "ringmaster topic list --help"`},

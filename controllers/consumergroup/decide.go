@@ -230,6 +230,9 @@ func sizeOf(s *v1alpha1.ConsumerGroupStatus) string {
 	if len(s.Members) > maxMembers {
 		return fmt.Sprintf("%d members are more than the %d that a group may have", len(s.Members), maxMembers)
 	}
+	if wide := tooWide(s.Members); wide != "" {
+		return wide
+	}
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Sprintf("the status cannot be encoded: %v", err)

@@ -107,6 +107,18 @@ func TestDecideReadiness(t *testing.T) {
 			wantMessage: "without a selector the members are the clients that join; see them with: ringmaster group describe web",
 			wantState:   v1alpha1.GroupEmpty, wantGeneration: 2,
 		},
+		"no selector any more: the clients that stay are mirrored": {
+			group: newGroup(assigned, func(g *v1alpha1.ConsumerGroup) { g.Spec.Selector = nil }),
+			facts: newFacts(func(f *facts) {
+				f.selector, f.pods, f.observes = nil, nil, true
+				f.observed = &Observation{plan: 1, group: &description{state: "Stable", generation: 2, members: []observedMember{
+					{id: "a-1", instanceID: "a", host: "10.0.0.1", assigned: []v1alpha1.TopicAssignment{share("orders", 0, 1, 2, 3)}},
+				}}}
+			}),
+			wantStatus: metav1.ConditionTrue, wantReason: v1alpha1.ReasonWireGroup,
+			wantMessage: "without a selector the members are the clients that join; see them with: ringmaster group describe web",
+			wantState:   v1alpha1.GroupStable, wantMembers: 1, wantGeneration: 2, wantAssignments: "a:orders[0-3]",
+		},
 		"topics that do not exist or have no partitions": {
 			group: newGroup(), facts: newFacts(func(f *facts) {
 				f.topics["clicks"], f.topics["audit"] = 0, 0

@@ -194,13 +194,17 @@ func (w *world) pod(ctx context.Context, name string, change ...func(*corev1.Pod
 	}
 	Expect(env.Client.Create(ctx, pod)).To(Succeed())
 	w.ips++
-	w.podStatus(ctx, name, func(s *corev1.PodStatus) {
-		s.Phase = corev1.PodRunning
-		s.PodIP = fmt.Sprintf("10.1.%d.%d", w.ips/250, w.ips%250+1)
-		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
-		s.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	})
+	w.podStatus(ctx, name, func(s *corev1.PodStatus) { *s = running(w.ips) })
 	return pod
+}
+
+// running is the status of a pod that is running and ready, with the address of a number.
+func running(n int) corev1.PodStatus {
+	ip := fmt.Sprintf("10.1.%d.%d", n/250, n%250+1)
+	return corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
+	}
 }
 
 func (w *world) podStatus(ctx context.Context, name string, change func(*corev1.PodStatus)) {
@@ -295,6 +299,7 @@ type history struct {
 	done     chan struct{}
 	mu       sync.Mutex
 	problems []string
+	versions []*v1alpha1.ConsumerGroup
 }
 
 func newHistory(ns string) *history {
@@ -314,6 +319,9 @@ func (h *history) run() {
 		if !ok {
 			continue
 		}
+		h.mu.Lock()
+		h.versions = append(h.versions, group)
+		h.mu.Unlock()
 		if before := last[group.Name]; before != nil {
 			if problem := compareVersions(before, group); problem != "" {
 				h.mu.Lock()
@@ -323,6 +331,19 @@ func (h *history) run() {
 		}
 		last[group.Name] = group
 	}
+}
+
+// since returns the versions of a group from one on, which must have come.
+func (h *history) since(first *v1alpha1.ConsumerGroup) []*v1alpha1.ConsumerGroup {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var versions []*v1alpha1.ConsumerGroup
+	for _, version := range h.versions {
+		if version.UID == first.UID && (len(versions) > 0 || version.ResourceVersion == first.ResourceVersion) {
+			versions = append(versions, version)
+		}
+	}
+	return versions
 }
 
 // finish fails the spec if a version broke a rule.

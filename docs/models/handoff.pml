@@ -24,6 +24,7 @@
 
 #define NONE CLIENTS
 #define BIT(p) (1 << (p))
+#define ALL (BIT(PARTITIONS) - 1)
 #define SPEAKS848(c) ((CONSUMERS >> (c)) & 1)
 
 /* What clients ask, and what they are told. */
@@ -171,7 +172,7 @@ inline grant(c, set) {
 
 /* remove takes a member out of the group. */
 inline remove(c) {
-	drop(c, 3);
+	drop(c, ALL);
 	member[c].in = 0; member[c].synced = 0; member[c].told = 0; member[c].fenced = 0; member[c].epoch = 0; member[c].previous = 0;
 	disconnected[c] = 0
 }
@@ -184,7 +185,7 @@ inline tell(c, kind, number, set, assigns) {
 
 /* A JoinGroup, or the first heartbeat of KIP-848: the client reads nothing. */
 inline enter(c) {
-	drop(c, 3);
+	drop(c, ALL);
 	member[c].in = 1; member[c].synced = 0; member[c].told = 0; member[c].fenced = 0; member[c].previous = 0;
 	if
 	:: SPEAKS848(c) -> member[c].epoch = 0
@@ -318,7 +319,7 @@ active [CLIENTS] proctype Consume() {
 	byte who = 0, part = 0;
 end:	do
 	/* It asks. An eager client lets go of everything before it joins. */
-	:: d_step { !client[me].dead && !client[me].cut && !client[me].waits && request[me].what == nothing ->
+	:: d_step { !client[me].dead && !client[me].cut && !client[me].waits && request[me].what == nothing && answer[me].what == nothing ->
 		if
 		:: client[me].phase == idle ->
 			client[me].reads = 0; client[me].epoch = 0;
