@@ -47,10 +47,15 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
 	@echo "test: two million random steps of the coordinator, pods, operators and brokers, with new seeds, without the race detector"
 	@go test -timeout 15m -count 1 -run '^TestRandom(Runs|Worlds)$$' ./broker/coordinator
-	@echo "test: hack/tools, test/bench, test/conformance"
+	@echo "test: hack/tools, test/bench, test/conformance, test/rebalance"
 	@go -C hack/tools test ./img
 	@go -C test/bench test ./...
-	@go -C test/conformance test . ./check ./groups ./page ./suites
+	@go -C test/rebalance test ./...
+	@go -C test/conformance test . ./brokers ./check ./groups ./page ./suites
+
+.PHONY: models
+models: ## the model of the handoff, checked exhaustively with Spin, and mutations of it for which the check has to fail (docs/models)
+	docs/models/check.sh
 
 .PHONY: e2e
 e2e: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## the end-to-end suite on a real cluster (CLUSTER=local|kind|current; KEEP=1 leaves the cluster up)
@@ -65,6 +70,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/helm ## golangci-lint, helm lint, shellche
 	golangci-lint run
 	cd hack/tools && golangci-lint run ./img/...
 	cd test/bench && golangci-lint run
+	cd test/rebalance && golangci-lint run
 	cd test/conformance && golangci-lint run
 	for program in coredns etcd pause provisioner; do (cd hack/cluster/src/$$program && golangci-lint run); done
 	helm lint --strict charts/ringmaster
@@ -82,6 +88,10 @@ cover: ## the unit tests' and the envtest suite's coverage, in cover.out
 .PHONY: bench
 bench: ## this broker beside Kafka, kfake, Redis, NATS and the disk, written to docs/benchmarks.md (QUICK=1; BENCH=REGEXP of works, rebalance for groups alone; test/bench/bench.sh says more)
 	@BENCH='$(value BENCH)' VERSION='$(VERSION)' test/bench/bench.sh
+
+.PHONY: rebalance
+rebalance: $(IMAGE_TAR) $(TOOLS)/helm $(TOOLS)/img ## rebalances on the local cluster beside Kafka's, written to docs/rebalance.md (QUICK=1; KINDS=NAME,...; test/rebalance/rebalance.sh says more)
+	IMAGE=$(IMAGE) IMAGE_TAR=$(IMAGE_TAR) test/rebalance/rebalance.sh
 
 .PHONY: microbench
 microbench: ## the packages' own benchmarks (BENCH=REGEXP picks some)
@@ -104,6 +114,12 @@ conformance: build ## unmodified clients against one broker and three, written t
 	@assets=$$(hack/envtest-assets.sh); \
 	go -C test/conformance build -o $(BIN)/conformance .; \
 	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(CONFORMANCE_ARGS)
+
+.PHONY: heartbeats
+heartbeats: build ## how soon unmodified clients of managed groups hear of a change, written to docs/heartbeats.md (CLIENTS=NAME,... picks some; HELP=1 says more)
+	@assets=$$(hack/envtest-assets.sh); \
+	go -C test/conformance build -o $(BIN)/conformance .; \
+	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance heartbeats $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(HEARTBEATS_ARGS)
 
 .PHONY: conformance-suites
 conformance-suites: build ## the tests that the authors of clients wrote, written to docs/clients.md (SUITES=NAME,... picks some; HELP=1 says more)

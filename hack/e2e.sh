@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the end-to-end suite on a real cluster; called by "make e2e", which builds the image, img and helm.
 #
-# Reads CLUSTER, IMAGE, IMAGE_TAR, NODES (2), E2E_ARGS (more flags for go test), KEEP (leave the cluster up) and, for a
-# cluster that pulls its images, CLIENTS_IMAGE and KCAT_IMAGE. The suite gets
+# Reads CLUSTER, IMAGE, IMAGE_TAR, NODES (2), E2E_ARGS (more flags for go test), E2E_TIMEOUT (25m), KEEP (leave the cluster up)
+# and, for a cluster that pulls its images, CLIENTS_IMAGE and KCAT_IMAGE. The suite gets
 #   E2E_ROOT             the repository
 #   E2E_CLUSTER          local, kind or current
 #   E2E_CLUSTER_COMMAND  hack/cluster/cluster, for pid, node-cut and node-join; empty unless the cluster is local
@@ -58,4 +58,4 @@ export E2E_IMAGE=$IMAGE E2E_CLIENTS_IMAGE=$CLIENTS_IMAGE E2E_KCAT_IMAGE=$KCAT_IM
 if [[ $CLUSTER == local ]]; then E2E_CLUSTER_COMMAND=$ROOT/hack/cluster/cluster; fi
 # The suite is compiled out here, where modules can be fetched, and runs inside the cluster's network.
 read -ra more <<<"${E2E_ARGS:-}"
-go test -tags e2e -v -count=1 -timeout 25m -exec "$ROOT/hack/kube run" ./test/e2e/... "${more[@]}"
+go test -tags e2e -v -count=1 -timeout "${E2E_TIMEOUT:-25m}" -exec "$ROOT/hack/kube run" ./test/e2e "${more[@]}"

@@ -2,7 +2,7 @@
 # Installs, through apt-get, the programs of the named groups that are missing; does nothing if none is.
 #
 #   install-deps.sh cluster   what hack/cluster needs to run
-#   install-deps.sh test      what make test, make lint and make e2e need besides
+#   install-deps.sh test      what make test, make lint, make models and make e2e need besides
 #   install-deps.sh cgo       what make conformance-suites needs for Go's clients
 #   install-deps.sh librdkafka  and for librdkafka
 #   install-deps.sh java      what the clients of make conformance need that run on each of these;
@@ -16,7 +16,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 # PROGRAM:PACKAGE, each looked for in PATH. A program of cni/ may be in any of the folders that distributions use; one of python/ is a module, of include/ a header.
 cluster=(containerd:containerd ctr:containerd runc:runc iptables:iptables conntrack:conntrack ip:iproute2 sysctl:procps
   mount:mount nsenter:util-linux openssl:openssl cni/bridge:containernetworking-plugins)
-test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make shellcheck:shellcheck)
+test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make shellcheck:shellcheck spin:spin)
 cgo=(gcc:gcc include/stdlib.h:libc6-dev)
 java=(javac:default-jdk-headless mvn:maven)
 kcat=(kcat:kcat)

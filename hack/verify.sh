@@ -22,7 +22,7 @@ for path in "${generated[@]}"; do
   diff -ruN "$before/$path" "$path" || fail "$path was out of date and has been regenerated (make generate manifests): commit it"
 done
 
-for module in . hack/tools test/bench test/clients test/conformance; do
+for module in . hack/tools test/bench test/clients test/conformance test/rebalance; do
   go -C "$module" mod tidy -diff | head -n 20 || fail "$module/go.mod is not tidy: run \"go -C $module mod tidy\""
 done
 exit $failed

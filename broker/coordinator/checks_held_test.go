@@ -15,9 +15,9 @@ func (k *checker) checkHeld(in Input, out Output) {
 	}
 	lacking := 0
 	for id, b := range g.held.of {
-		m, code := g.checkBeat(b.in)
-		if code != ErrNone || g.managed == nil || m.consumer != nil || !m.client.synced {
-			k.errorf("after %T the heartbeat of %s is held, and is to be told %s", in, id, codeName(code))
+		m, ok := g.stillHeld(b)
+		if !ok || g.managed == nil || m.consumer != nil || m.client.synced != (b.sync == nil) {
+			k.errorf("after %T the heartbeat or sync (%t) of %s is held, and is to be answered", in, b.sync != nil, id)
 			continue
 		}
 		if !b.due.After(k.now) || b.due.After(k.now.Add(b.in.Hold)) || b.due.After(m.session) {
@@ -26,7 +26,7 @@ func (k *checker) checkHeld(in Input, out Output) {
 		if out.Deadline.IsZero() || out.Deadline.After(b.due) {
 			k.errorf("the heartbeat of %s is held until %s, after the deadline %s", id, b.due, out.Deadline)
 		}
-		waits := len(m.client.last) < len(m.client.target)
+		waits := b.sync != nil || len(m.client.last) < len(m.client.target)
 		if waits {
 			lacking++
 		}

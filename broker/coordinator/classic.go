@@ -271,12 +271,10 @@ func sortedTopics(s *Subscription) []string {
 // sync takes a SyncGroup.
 func (g *Group) sync(in Sync) {
 	m, code := g.checkSync(in)
-	if code != ErrNone {
-		g.reply(in.Token, code, SyncReply{Shared: g.handoff != nil})
-		return
-	}
-	if g.handoff != nil {
-		g.shareSync(m, in.Token)
+	if code != ErrNone || g.handoff != nil {
+		if code != ErrNone || !g.holdSync(m, in) {
+			g.answerShare(in)
+		}
 		return
 	}
 	g.answerSyncWith(m, ErrRebalanceInProgress)
@@ -291,6 +289,19 @@ func (g *Group) sync(in Sync) {
 	default:
 		m.sync = waiter{token: in.Token, waiting: true}
 	}
+}
+
+// answerShare answers a Sync where the group decides the shares, or refuses it.
+func (g *Group) answerShare(in Sync) {
+	m, code := g.checkSync(in)
+	if code == ErrNone && g.handoff == nil { // it was held until the group became an ordinary one
+		code = ErrRebalanceInProgress
+	}
+	if code != ErrNone {
+		g.reply(in.Token, code, SyncReply{Shared: g.handoff != nil})
+		return
+	}
+	g.shareSync(m, in.Token)
 }
 
 // checkSync finds the member that a SyncGroup is of, or why it is refused.
@@ -380,7 +391,9 @@ func (g *Group) heartbeat(in Heartbeat) {
 	m, code := g.checkBeat(in)
 	if m != nil {
 		g.touch(m)
-		g.letGo(m.id) // its client has given up on it
+		if b := g.held.of[m.id]; b != nil && b.sync == nil {
+			g.letGo(m.id) // its client has given up on it
+		}
 	}
 	if code != ErrNone || !g.hold(m, in) {
 		g.reply(in.Token, code, nil)

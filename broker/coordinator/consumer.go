@@ -16,6 +16,10 @@ import (
 // decides, and in a consumer group, that others have given up what they wait for.
 const shortHeartbeatInterval = 500 * time.Millisecond
 
+// shortestHeartbeatInterval is how often members of a managed group are to be heard of that wait for partitions; of more than 200 each waits half a millisecond for each
+// member, so that together they ask 2,000 times a second at most.
+const shortestHeartbeatInterval = 100 * time.Millisecond
+
 // consumerGroup is what a consumer group (KIP-848) knows beside its members.
 type consumerGroup struct {
 	// assignor is the name of the assigner of the last assignment.
@@ -143,9 +147,14 @@ func (g *Group) answerBeatWith(m *groupMember, code int16) {
 	}
 }
 
-// consumerInterval is how long a member is to wait until its next heartbeat: not long while it is to be given what others have yet to give up.
+// consumerInterval is how long a member is to wait until its next heartbeat: not long while it is to be given what others have yet to give up, or its pod is about to
+// become a member.
 func (g *Group) consumerInterval(m *groupMember) time.Duration {
-	if g.managed != nil || len(m.client.last) < len(m.client.target) {
+	waits := len(m.client.last) < len(m.client.target)
+	switch {
+	case g.managed != nil && (waits || m.client.pod == ""):
+		return min(g.opts.ConsumerHeartbeatInterval, shortHeartbeatInterval, max(shortestHeartbeatInterval, time.Duration(len(g.members))*time.Millisecond/2))
+	case g.managed != nil, waits:
 		return min(g.opts.ConsumerHeartbeatInterval, shortHeartbeatInterval)
 	}
 	return g.opts.ConsumerHeartbeatInterval

@@ -76,6 +76,8 @@ type Sync struct {
 	Assignments map[string][]byte
 	// Shares is the same, decoded from the consumer protocol; a member whose part is not in that encoding is absent. It is nil in other protocols.
 	Shares map[string][]TopicPartitions
+	// Hold is how long a managed group may hold the answer back while it has nothing for the member yet; 0 for not at all.
+	Hold time.Duration
 }
 
 // Heartbeat is a Heartbeat request.

@@ -176,12 +176,13 @@ func (g *Group) Step(now time.Time, in Input) Output {
 	if due {
 		g.expire()
 	}
-	if !g.handle(in) || due || resumes {
+	quiet := g.handle(in) && !due && !resumes
+	g.letGoDue()
+	if !quiet || len(g.dirty) > 0 {
 		g.wake()
 		g.store()
 		g.next = g.nextDeadline()
 	}
-	g.letGoDue()
 	out := g.out
 	out.Deadline = earliest(g.next, g.held.next())
 	g.out = Output{}

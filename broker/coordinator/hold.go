@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// heldBeat is the Heartbeat of a member of a managed group that waits until there is something to say.
+// heldBeat is the Heartbeat of a member of a managed group that waits until there is something to say, or the Sync of one that has nothing yet.
 type heldBeat struct {
+	// in is the Heartbeat; of a Sync it has the token, the client, the generation and the hold.
 	in Heartbeat
+	// sync is the Sync, nil for a Heartbeat.
+	sync *Sync
 	// due is when it is answered at the latest.
 	due time.Time
 	// place is where it stands in heldBeats.byDue.
@@ -36,14 +39,41 @@ func (g *Group) hold(m *groupMember, in Heartbeat) bool {
 	if wait <= 0 || !g.mayHold(m) {
 		return false
 	}
-	b := &heldBeat{in: in, due: g.now.Add(wait)}
-	if g.held.of == nil {
-		g.held.of, g.held.lacking = map[string]*heldBeat{}, map[string]bool{}
-	}
-	g.held.of[m.id] = b
-	heap.Push(&g.held.byDue, b)
+	g.held.add(&heldBeat{in: in, due: g.now.Add(wait)})
 	g.noteLacking(m)
 	return true
+}
+
+// holdSync makes a member's Sync wait that has nothing to tell it: the next time that it could be told is its first heartbeat, a whole interval later. A client reads
+// nothing until the answer is there, so none is kept from anything.
+func (g *Group) holdSync(m *groupMember, in Sync) bool {
+	wait := min(in.Hold, m.sessionTimeout/3, m.rebalanceTimeout/2)
+	if wait <= 0 || !g.mayHoldSync(m) {
+		return false
+	}
+	g.touch(m)
+	m.syncDue = time.Time{}
+	g.held.add(&heldBeat{in: Heartbeat{Token: in.Token, Client: in.Client, Generation: in.Generation, Hold: in.Hold}, sync: &in, due: g.now.Add(wait)})
+	g.held.lacking[m.id] = true
+	return true
+}
+
+// mayHoldSync says whether a member has nothing yet, holds nothing that it is to hear of, and may be given something: its pod has yet to become a member, or others have yet
+// to let go of what it is to read.
+func (g *Group) mayHoldSync(m *groupMember) bool {
+	if g.managed == nil || m.consumer != nil || m.client.synced || len(m.client.held) > 0 || len(g.handoff.share(m)) > 0 {
+		return false
+	}
+	_, seated := g.managed.pods[m.client.pod]
+	return !seated || len(m.client.target) > 0
+}
+
+func (h *heldBeats) add(b *heldBeat) {
+	if h.of == nil {
+		h.of, h.lacking = map[string]*heldBeat{}, map[string]bool{}
+	}
+	h.of[b.in.Client.MemberID] = b
+	heap.Push(&h.byDue, b)
 }
 
 // mayHold says whether a member whose heartbeat has nothing to say is one whose heartbeats are held: others hear of what is new by asking, or ask for it.
@@ -60,7 +90,7 @@ func (g *Group) noteLacking(m *groupMember) {
 	}
 }
 
-// letGo answers a member's heartbeat that is held, with what is to be said by now.
+// letGo answers a member's request that is held, with what is to be said by now.
 func (g *Group) letGo(id string) {
 	b := g.held.of[id]
 	if b == nil {
@@ -69,8 +99,21 @@ func (g *Group) letGo(id string) {
 	delete(g.held.of, id)
 	delete(g.held.lacking, id)
 	heap.Remove(&g.held.byDue, b.place)
+	if b.sync != nil {
+		g.letGoSync(*b.sync)
+		return
+	}
 	_, code := g.checkBeat(b.in)
 	g.out.Replies = append(g.out.Replies, Reply{Token: b.in.Token, Err: code, Held: true})
+}
+
+// letGoSync answers a Sync that was held.
+func (g *Group) letGoSync(in Sync) {
+	before := len(g.out.Replies)
+	g.answerShare(in)
+	for i := range g.out.Replies[before:] {
+		g.out.Replies[before+i].Held = true
+	}
 }
 
 // released takes a Release.
@@ -97,16 +140,27 @@ func (g *Group) wake() {
 	}
 	slices.Sort(changed)
 	for _, id := range changed {
-		m, code := g.checkBeat(g.held.of[id].in)
-		if code != ErrNone || !g.mayHold(m) {
+		m, ok := g.stillHeld(g.held.of[id])
+		switch {
+		case !ok:
 			g.letGo(id)
-			continue
+		case m.client.synced:
+			g.noteLacking(m)
 		}
-		g.noteLacking(m)
 	}
 }
 
-// letGoDue answers the heartbeats that have waited for as long as they may.
+// stillHeld finds the member of a request that is held, and says whether it still has nothing to be told.
+func (g *Group) stillHeld(b *heldBeat) (*groupMember, bool) {
+	if b.sync != nil {
+		m, code := g.checkSync(*b.sync)
+		return m, code == ErrNone && g.mayHoldSync(m)
+	}
+	m, code := g.checkBeat(b.in)
+	return m, code == ErrNone && g.mayHold(m)
+}
+
+// letGoDue answers the requests that have waited for as long as they may.
 func (g *Group) letGoDue() {
 	for len(g.held.byDue) > 0 && g.due(g.held.byDue[0].due) {
 		g.letGo(g.held.byDue[0].in.Client.MemberID)

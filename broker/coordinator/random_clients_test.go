@@ -245,7 +245,7 @@ func (s *simulation) properClassic(c *simClient) {
 		in.Subscription, in.Protocols = &sub, s.protocols(c, &sub)
 		s.send(c, in)
 	case "joined":
-		in := Sync{Client: s.self(c), Generation: c.generation}
+		in := Sync{Client: s.self(c), Generation: c.generation, Hold: c.holds}
 		if c.leads && c.plans {
 			in.Assignments, in.Shares = map[string][]byte{}, map[string][]TopicPartitions{}
 			for id, share := range s.leaderPlan(c.assigned) {

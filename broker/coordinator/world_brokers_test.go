@@ -80,13 +80,14 @@ func (w *world) misdirect(c *simClient, in Input, token Token) bool {
 		return true
 	}
 	for _, r := range out.Replies {
-		if r.Token == token {
-			w.checkZombie(in, r)
-			reading, generation := c.sortedReading(), c.generation
-			w.s.hear(c, in, r)
-			c.misled = c.misled || difference(reading, c.sortedReading()) != "" || generation != c.generation || c.consumer && !sameReading(c.reading, c.target)
-			return true
+		if r.Token != token {
+			continue
 		}
+		w.checkZombie(in, r)
+		reading, generation := c.sortedReading(), c.generation
+		w.s.hear(c, in, r)
+		c.misled = c.misled || difference(reading, c.sortedReading()) != "" || generation != c.generation || c.consumer && !sameReading(c.reading, c.target)
+		return true
 	}
 	if c.consumer {
 		c.lose()

@@ -51,7 +51,8 @@ func (w *world) publish(name string, p *apiPod) {
 	if next == nil {
 		next = map[string]apiPod{}
 	}
-	if delete(next, name); p != nil {
+	delete(next, name)
+	if p != nil {
 		next[name] = *p
 	}
 	w.pods.add(next)

@@ -106,9 +106,8 @@ type world struct {
 	// told is the plan that the group was told last.
 	told Plan
 
-	// calmSince is since when all is well, zero before; orphaned since when a partition has had no reader.
-	calmSince time.Time
-	orphaned  map[assigner.Partition]time.Time
+	// orphaned is since when a partition has had no reader, now that all is well.
+	orphaned map[assigner.Partition]time.Time
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -265,7 +264,6 @@ func (w *world) calm() {
 		return
 	}
 	w.heal()
-	w.calmSince = w.s.now
 	w.s.calm()
 	if !w.s.t.Failed() {
 		w.checkSettled()

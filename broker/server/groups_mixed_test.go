@@ -148,7 +148,7 @@ func TestTheLeadersPlanIsDecodedWhereItIsOneOfConsumers(t *testing.T) {
 			req := kmsg.NewPtrSyncGroupRequest()
 			req.ProtocolType = tc.protocolType
 			req.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: "m", MemberAssignment: tc.data}}
-			got := syncInput(1, &request{}, req).Shares
+			got := syncInput(1, &request{}, req, 0).Shares
 			if fmt.Sprint(got) != fmt.Sprint(tc.want) || (got == nil) != (tc.want == nil) {
 				t.Errorf("the shares are %v, want %v", got, tc.want)
 			}

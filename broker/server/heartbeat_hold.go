@@ -119,3 +119,29 @@ func (s *Server) awaitBeat(ctx context.Context, r *request, member string, o owe
 	}
 	return reply
 }
+
+// holdSyncFor is how long a SyncGroup may be held that has nothing for its member yet, zero for not at all. Every client waits for its answer, as for the leader's plan in an
+// ordinary group; but one that fetches by the same connection would wait with that, too.
+func (s *Server) holdSyncFor(r *request) time.Duration {
+	if r.from == nil || r.from.fetches.Load() || r.followed() {
+		return 0
+	}
+	return max(s.cfg.Groups.HeartbeatHold, 0)
+}
+
+// awaitSync waits for the answer to a SyncGroup, and ends a hold when another request has come. One that waits for the leader's plan waits on.
+func (s *Server) awaitSync(ctx context.Context, r *request, member string, o owed) coordinator.Reply {
+	next := r.next
+	for {
+		select {
+		case reply := <-o.answer:
+			return reply
+		case <-next:
+			next = nil
+			o.by.release(context.WithoutCancel(ctx), member, o.token)
+		case <-ctx.Done():
+			o.by.abandon(o.token)
+			return coordinator.Reply{Token: o.token, Err: codeCoordinatorMissing}
+		}
+	}
+}

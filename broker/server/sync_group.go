@@ -5,6 +5,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -23,7 +24,13 @@ func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 		return resp
 	}
 	s.groups.connections.heard(r.from, req.Group, req.MemberID)
-	reply := s.groups.call(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input { return syncInput(token, r, req) })
+	hold := s.holdSyncFor(r)
+	owed, code := s.groups.pass(ctx, req.Group, false, func(token coordinator.Token) coordinator.Input { return syncInput(token, r, req, hold) })
+	if code != codeNone {
+		resp.ErrorCode = code
+		return resp
+	}
+	reply := s.awaitSync(ctx, r, req.MemberID, owed)
 	resp.ErrorCode = reply.Err
 	body, ok := reply.Body.(coordinator.SyncReply)
 	if !ok || reply.Err != codeNone {
@@ -38,9 +45,10 @@ func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 }
 
 // syncInput translates a request. What the group keeps is copied.
-func syncInput(token coordinator.Token, r *request, req *kmsg.SyncGroupRequest) coordinator.Sync {
+func syncInput(token coordinator.Token, r *request, req *kmsg.SyncGroupRequest, hold time.Duration) coordinator.Sync {
 	in := coordinator.Sync{
 		Token:       token,
+		Hold:        hold,
 		Client:      clientOf(r, req.MemberID, req.InstanceID),
 		Generation:  req.Generation,
 		Assignments: make(map[string][]byte, len(req.GroupAssignment)),

@@ -58,9 +58,8 @@ func mirroredMembers(clients []observedMember) []v1alpha1.GroupMember {
 	members := make([]v1alpha1.GroupMember, 0, len(clients))
 	for i := range clients {
 		c := &clients[i]
-		members = append(members, v1alpha1.GroupMember{
-			Name: names[c.id], UID: types.UID(c.id), IP: c.host, Phase: v1alpha1.MemberActive, Assignments: c.assigned,
-		})
+		member := v1alpha1.GroupMember{Name: names[c.id], UID: types.UID(c.id), IP: c.host, Phase: v1alpha1.MemberActive, Assignments: c.assigned}
+		members = append(members, *member.DeepCopy()) // what was observed stays as it is, whatever becomes of the status
 	}
 	slices.SortFunc(members, func(a, b v1alpha1.GroupMember) int { return strings.Compare(a.Name, b.Name) })
 	return members

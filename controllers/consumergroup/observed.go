@@ -55,6 +55,8 @@ type observedMember struct {
 	assigned []v1alpha1.TopicAssignment
 	// target is what it is to have in the end, where the broker tells that (KIP-848); nil else.
 	target []v1alpha1.TopicAssignment
+	// behind says that a member of KIP-848's protocol has not reached the group's epoch: it has yet to hear of it, or to let go of something.
+	behind bool
 }
 
 // stranger is a client that belongs to no pod of its group.
@@ -126,7 +128,7 @@ func managedState(s *v1alpha1.ConsumerGroupStatus, o *Observation) v1alpha1.Grou
 	if len(o.group.members) == 0 {
 		return v1alpha1.GroupStable
 	}
-	if o.group.generation < s.Generation {
+	if told := o.group.generation; told >= 0 && told < s.Generation { // brokers of an older release do not tell it
 		return s.State
 	}
 	state := groupState(o.group)
@@ -136,8 +138,8 @@ func managedState(s *v1alpha1.ConsumerGroupStatus, o *Observation) v1alpha1.Grou
 	return state
 }
 
-// groupState is the state of a group in the words of the classic protocol. KIP-848's Reconciling says nothing of how far it has come; what the members have yet
-// to let go of, or to be given, does.
+// groupState is the state of a group in the words of the classic protocol. KIP-848's Reconciling says nothing of how far it has come; the members' epochs, and what they have
+// yet to let go of, do.
 func groupState(d *description) v1alpha1.GroupState {
 	switch d.state {
 	case coordinator.StateStable:
@@ -145,7 +147,7 @@ func groupState(d *description) v1alpha1.GroupState {
 	case coordinator.StateCompletingRebalance:
 		return v1alpha1.GroupCompletingRebalance
 	case coordinator.StateReconciling:
-		if slices.ContainsFunc(d.members, func(m observedMember) bool { return !within(m.assigned, m.target) }) {
+		if slices.ContainsFunc(d.members, func(m observedMember) bool { return m.behind || !within(m.assigned, m.target) }) {
 			return v1alpha1.GroupPreparingRebalance
 		}
 		return v1alpha1.GroupCompletingRebalance

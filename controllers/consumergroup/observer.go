@@ -120,8 +120,9 @@ type clusterWatch struct {
 // groupWatch is what is remembered of a group.
 type groupWatch struct {
 	uid types.UID
-	// described is when the group was last described.
+	// described is when the group was last asked of, published when something new of it was last made known.
 	described time.Time
+	published time.Time
 	seen      Observation
 	stalls    stallWatch
 	wire      wireWatch
@@ -268,13 +269,12 @@ func measurable(g *v1alpha1.ConsumerGroup) bool {
 
 // interval is how often a group is to be described, zero for only when its lag is read.
 func interval(g *v1alpha1.ConsumerGroup) time.Duration {
+	open := g.Status.State == v1alpha1.GroupPreparingRebalance || g.Status.State == v1alpha1.GroupCompletingRebalance
 	switch {
-	case resetOpen(g) && !resetWaits(g):
+	case resetOpen(g) && !resetWaits(g), open && g.Spec.Selector != nil:
 		return tick
 	case g.Spec.Selector == nil, resetWaits(g):
 		return wireInterval
-	case g.Status.State == v1alpha1.GroupPreparingRebalance, g.Status.State == v1alpha1.GroupCompletingRebalance:
-		return tick
 	}
 	return 0
 }
@@ -286,8 +286,7 @@ func (o *Observer) round(ctx context.Context, c *clusterWatch, bootstrap string,
 	var due []*v1alpha1.ConsumerGroup
 	for _, g := range groups {
 		every := interval(g)
-		// A round that is a little early is on time, for the ticks are not exact.
-		if readsLag || every > 0 && now.Sub(c.group(g).described) >= every-tick/2 {
+		if readsLag || every == tick || every > 0 && now.Sub(c.group(g).described) >= every {
 			due = append(due, g)
 		}
 	}
@@ -367,13 +366,14 @@ func (o *Observer) publish(ctx context.Context, g *v1alpha1.ConsumerGroup, w *gr
 	next := w.seen
 	o.mu.Lock()
 	same := o.observations[key] != nil && reflect.DeepEqual(*o.observations[key], next)
-	if !same {
-		o.observations[key] = &next
-	}
-	o.mu.Unlock()
-	if same {
+	// A wire group's status is written once a second at most; what is kept back is published when the group is described next.
+	early := g.Spec.Selector == nil && !resetOpen(g) && w.described.Sub(w.published) < wireInterval
+	if same || early {
+		o.mu.Unlock()
 		return
 	}
+	o.observations[key], w.published = &next, w.described
+	o.mu.Unlock()
 	select {
 	case o.wakes <- event.GenericEvent{Object: g}:
 	case <-ctx.Done():

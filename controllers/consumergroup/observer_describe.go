@@ -109,6 +109,9 @@ func describeClassic(g *kmsg.DescribeGroupsResponseGroup) *description {
 	return d
 }
 
+// consumerMember is the type of a member that speaks KIP-848's protocol, in ConsumerGroupDescribe.
+const consumerMember = 1
+
 func describeConsumer(g *kmsg.ConsumerGroupDescribeResponseGroup) *description {
 	d := &description{state: g.State, generation: g.Epoch}
 	for i := range g.Members {
@@ -119,6 +122,7 @@ func describeConsumer(g *kmsg.ConsumerGroupDescribeResponseGroup) *description {
 		if m.InstanceID != nil {
 			member.instanceID = *m.InstanceID
 		}
+		member.behind = m.MemberType == consumerMember && m.MemberEpoch < g.Epoch
 		d.members = append(d.members, member)
 	}
 	d.sort()
@@ -218,6 +222,8 @@ func (w *strangerWatch) note(unknown, clients []observedMember) (strangers, fres
 
 // sortStrangers sorts clients, each once.
 func sortStrangers(clients []stranger) []stranger {
-	slices.SortFunc(clients, func(a, b stranger) int { return cmp.Or(cmp.Compare(a.clientID, b.clientID), cmp.Compare(a.host, b.host)) })
+	slices.SortFunc(clients, func(a, b stranger) int {
+		return cmp.Or(cmp.Compare(a.clientID, b.clientID), cmp.Compare(a.host, b.host))
+	})
 	return slices.Compact(clients)
 }

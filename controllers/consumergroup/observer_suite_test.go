@@ -5,9 +5,6 @@ package consumergroup_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -19,10 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
-	"github.com/ringmaster-dev/ringmaster/broker/metadata/kubernetes"
-	"github.com/ringmaster-dev/ringmaster/broker/server"
-	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
 	"github.com/ringmaster-dev/ringmaster/controllers/consumergroup"
+	"github.com/ringmaster-dev/ringmaster/test/testbroker"
 )
 
 // observedWorld is a world with a broker, which takes its metadata from the API server, and a controller that asks it. Clients are matched to pods by their client ids, for they
@@ -69,35 +64,14 @@ func (w *observedWorld) startObserved() {
 // startBroker starts the broker, and tells the BrokerCluster's status of it.
 func (w *observedWorld) startBroker(ctx context.Context) {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	running, cancel := context.WithCancel(context.Background())
-	log := slog.New(slog.NewTextHandler(GinkgoWriter, nil))
-	md, err := kubernetes.Open(running, kubernetes.Options{
-		Config: env.Config, Namespace: w.ns, Cluster: "demo", CacheFile: filepath.Join(dir, "kubernetes.json"), Logger: log,
-	})
+	broker, err := testbroker.Start(env.Config, w.ns, "demo", GinkgoT().TempDir(), GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	engine, err := local.Open(filepath.Join(dir, "data"), local.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	w.broker = listener.Addr().String()
-	s, err := server.New(server.Config{
-		NodeID: 1, Metadata: md, Engine: engine, Listener: listener, Logger: log, ShutdownTimeout: time.Second,
-		Groups: server.GroupConfig{ConsumerHeartbeatInterval: 50 * time.Millisecond},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(running) }()
-	DeferCleanup(func() {
-		cancel()
-		Expect(<-done).To(Succeed())
-		Expect(engine.Close()).To(Succeed())
-	})
+	DeferCleanup(func() { Expect(broker.Stop()).To(Succeed()) })
+	w.broker = broker.Address.String()
 	cluster := &v1alpha1.BrokerCluster{}
 	Expect(env.Client.Get(ctx, w.key("demo"), cluster)).To(Succeed())
 	before := cluster.DeepCopy()
-	port := int32(listener.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // it listens on TCP
-	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 1, PodName: "demo-1", Host: "127.0.0.1", Port: port, Phase: v1alpha1.BrokerReady}}
+	cluster.Status.Brokers = []v1alpha1.BrokerStatus{{ID: 1, PodName: "demo-1", Host: "127.0.0.1", Port: int32(broker.Address.Port), Phase: v1alpha1.BrokerReady}}
 	cluster.Status.ReadyReplicas, cluster.Status.BootstrapServers = 1, w.broker
 	Expect(env.Client.Status().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }

@@ -163,6 +163,29 @@ var _ = Describe("A reset of offsets", func() {
 		w.done(ctx, "group", "b")
 	})
 
+	It("is carried out by an operator that starts when another one has begun it", func(ctx SpecContext) {
+		w := newObservedWorld(ctx)
+		w.placed(ctx, "orders", 2)
+		w.produce(ctx, "orders", 2, 10)
+		w.group(ctx, "group")
+		w.pod(ctx, "web-0")
+		w.consume("group", "web-0")
+		w.settled(ctx, "group", "web-0")
+		all := map[int32]int64{0: 10, 1: 10}
+		Eventually(func() map[int32]int64 { return w.committed(ctx, "group", "orders") }).Should(Equal(all))
+		Expect(w.manager.Stop()).To(Succeed())
+		w.reset(ctx, "group", v1alpha1.OffsetsReset{ID: "a", To: v1alpha1.ResetEarliest})
+		group, err := w.read(ctx, "group")()
+		Expect(err).NotTo(HaveOccurred())
+		before := group.DeepCopy()
+		group.Status.OffsetsReset = &v1alpha1.OffsetsResetStatus{ID: "a", Phase: v1alpha1.ResetInProgress, Time: metav1.Now()}
+		Expect(env.Client.Status().Patch(ctx, group, client.MergeFrom(before))).To(Succeed())
+		w.startObserved()
+		w.done(ctx, "group", "a")
+		Eventually(func() map[int32]int64 { return w.committed(ctx, "group", "orders") }).Should(Equal(all), "the member reads again")
+		Eventually(w.state(ctx, "group")).Should(Equal(v1alpha1.GroupStable))
+	})
+
 	It("is not carried out by a group that does not hold its id", func(ctx SpecContext) {
 		w := newObservedWorld(ctx)
 		w.placed(ctx, "orders", 2)

@@ -61,7 +61,7 @@ func TestStalls(t *testing.T) {
 		"a pause ends it": {
 			{0, 10, 5, 1, nil, unknown}, {30, 10, 5, 1, paused, unknown}, {60, 10, 5, 1, nil, unknown}, {90, 10, 5, 1, resumed, unknown}, {120, 10, 5, 1, nil, unknown}, {150, 10, 5, 1, nil, stalled},
 		},
-		"a member in its grace period is not":      {{0, 10, 5, 1, inGrace, unknown}, {60, 10, 5, 1, nil, unknown}, {120, 10, 5, 1, nil, unknown}},
+		"a member in its grace period is not":        {{0, 10, 5, 1, inGrace, unknown}, {60, 10, 5, 1, nil, unknown}, {120, 10, 5, 1, nil, unknown}},
 		"nor is a standby, which is to read nothing": {{0, 10, 5, 1, standby, unknown}, {60, 10, 5, 1, nil, unknown}, {120, 10, 5, 1, nil, unknown}},
 	}
 	for name, readings := range tests {

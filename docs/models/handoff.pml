@@ -54,8 +54,8 @@ bit disconnected[CLIENTS], down[CLIENTS];
 
 /* A client, as it is. */
 typedef Client {
-	byte dead;   /* its program does not run: for now, or for ever */
-	byte cut;    /* it runs and cannot be reached: for now, or for ever */
+	bit dead;    /* its program does not run */
+	bit cut;     /* it runs and cannot be reached */
 	bit stuck;   /* it sends heartbeats and does nothing else */
 	byte phase;  /* one of the phases below */
 	byte epoch;  /* the generation that it knows */
@@ -64,8 +64,6 @@ typedef Client {
 	bit waits    /* it waits for an answer */
 };
 Client client[CLIENTS];
-#define forNow 1
-#define forEver 2
 #define idle 0
 #define joined 1
 #define reading 2
@@ -383,10 +381,7 @@ end:	do
 		/* A program ends; its connection closes, and the kubelet may see it. */
 		:: !client[c].dead ->
 			client[c].reads = 0; client[c].phase = idle; client[c].epoch = 0; client[c].whole = 0; client[c].waits = 0; client[c].stuck = 0;
-			if
-			:: client[c].dead = forNow
-			:: client[c].dead = forEver
-			fi;
+			client[c].dead = 1;
 			if
 			:: disconnected[c] = 1
 			:: disconnected[c] = 1; down[c] = 1
@@ -394,12 +389,7 @@ end:	do
 			:: skip
 			fi
 		/* It is cut off: what it waits for does not come. */
-		:: !client[c].dead && !client[c].cut ->
-			giveUp(c);
-			if
-			:: client[c].cut = forNow
-			:: client[c].cut = forEver
-			fi
+		:: !client[c].dead && !client[c].cut -> client[c].cut = 1; giveUp(c)
 		/* It goes on for ever with what it has. */
 		:: !client[c].dead && client[c].phase == reading -> client[c].stuck = 1
 		/* Its connection closes, or its pod fails its probe, though it lives. */
@@ -440,16 +430,17 @@ end:	do
 			d_step { check() }
 		fi;
 		c = 0 }
-	/* What was wrong ends: a program is started again, a network mends, a pod is ready again. */
-	:: d_step { client[0].dead == forNow -> client[0].dead = 0; client[0].cut = 0; down[0] = 0 }
-	:: d_step { client[1].dead == forNow -> client[1].dead = 0; client[1].cut = 0; down[1] = 0 }
-	:: d_step { client[0].cut == forNow -> client[0].cut = 0 }
-	:: d_step { client[1].cut == forNow -> client[1].cut = 0 }
+	:: generation > 0 /* nothing */
+	/* What was wrong may end, or not: a program is started again, a network mends, a pod is ready again. */
+	:: d_step { client[0].dead -> client[0].dead = 0; client[0].cut = 0; down[0] = 0 }
+	:: d_step { client[1].dead -> client[1].dead = 0; client[1].cut = 0; down[1] = 0 }
+	:: d_step { client[0].cut -> client[0].cut = 0 }
+	:: d_step { client[1].cut -> client[1].cut = 0 }
 	:: d_step { !client[0].dead && down[0] -> down[0] = 0 }
 	:: d_step { !client[1].dead && down[1] -> down[1] = 0 }
 #if CLIENTS > 2
-	:: d_step { client[2].dead == forNow -> client[2].dead = 0; client[2].cut = 0; down[2] = 0 }
-	:: d_step { client[2].cut == forNow -> client[2].cut = 0 }
+	:: d_step { client[2].dead -> client[2].dead = 0; client[2].cut = 0; down[2] = 0 }
+	:: d_step { client[2].cut -> client[2].cut = 0 }
 	:: d_step { !client[2].dead && down[2] -> down[2] = 0 }
 #endif
 	od

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command clients is the end-to-end suite's reader and writer: an ordinary Kafka client (sarama, as its authors publish it) that
-// knows nothing of Ringmaster but a bootstrap address. It is a module of its own, so that its dependencies are not the product's.
+// Command clients is the end-to-end suite's readers and writers: ordinary Kafka clients (sarama and franz-go, as their authors publish them) that
+// know nothing of Ringmaster but a bootstrap address. It is a module of its own, so that its dependencies are not the product's.
 //
-//	clients read BOOTSTRAP GROUP TOPIC        joins the group and prints a line of JSON for each record that it reads
-//	clients write BOOTSTRAP TOPIC PREFIX RATE writes PREFIX-1, PREFIX-2, ... RATE times a second with acks=all, and prints each value once it is acknowledged
+//	clients read BOOTSTRAP GROUP TOPIC        joins the group and prints a line of JSON for each record that it reads (sarama)
+//	clients write BOOTSTRAP TOPIC PREFIX RATE writes PREFIX-1, PREFIX-2, ... RATE times a second with acks=all, and prints each value once it is acknowledged (sarama)
+//	clients witness BOOTSTRAP GROUP TOPIC PROTOCOL FOLDER
+//	                                          joins the group as PROTOCOL (cooperative, eager or consumer) and keeps a journal of what it is given, reads,
+//	                                          commits and lets go of (franz-go); CLIENTS (1) of them in one process, with the client id CLIENT_ID;
+//	                                          READY_FILE: a readiness probe on port 8080 succeeds once there is that file
+//	clients feed BOOTSTRAP TOPIC PARTITIONS EVERY FOLDER
+//	                                          writes a record to each partition once EVERY (such as 500ms), and keeps a journal of what was acknowledged (franz-go)
+//
+// A journal is FOLDER/POD_NAME.TIME.jsonl, a file for each process with an Event a line.
 package main
 
 import (
@@ -24,8 +32,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
 		os.Exit(1)
 	}
@@ -41,8 +50,21 @@ func run(ctx context.Context, args []string) error {
 			return fmt.Errorf("the rate must be a whole number from 1, not %q", args[4])
 		}
 		return write(ctx, args[1], args[2], args[3], rate)
+	case len(args) == 6 && args[0] == "witness":
+		return witnesses(ctx, args[1], args[2], args[3], args[4], args[5])
+	case len(args) == 6 && args[0] == "feed":
+		partitions, err := strconv.Atoi(args[3])
+		if err != nil || partitions < 1 || partitions > 10000 {
+			return fmt.Errorf("PARTITIONS must be a whole number from 1 to 10000, not %q", args[3])
+		}
+		every, err := time.ParseDuration(args[4])
+		if err != nil || every <= 0 {
+			return fmt.Errorf("EVERY must be a duration, such as 500ms, not %q", args[4])
+		}
+		return feed(ctx, args[1], args[2], partitions, every, args[5])
 	}
-	return errors.New("usage: clients read BOOTSTRAP GROUP TOPIC | clients write BOOTSTRAP TOPIC PREFIX RATE")
+	return errors.New("usage: clients read BOOTSTRAP GROUP TOPIC | write BOOTSTRAP TOPIC PREFIX RATE | witness BOOTSTRAP GROUP TOPIC PROTOCOL FOLDER | " +
+		"feed BOOTSTRAP TOPIC PARTITIONS EVERY FOLDER")
 }
 
 // Line is what a reader prints for each record.

@@ -53,7 +53,7 @@ func classicOnly(more map[string]string) map[string]string {
 	lacks := map[string]string{}
 	maps.Copy(lacks, more)
 	for _, name := range []string{
-		check.GroupConsumer, check.GroupConsumerRange, check.GroupConsumerStatic, check.GroupPattern, check.GroupMigration, check.RestartConsumer,
+		check.GroupConsumer, check.GroupConsumerRange, check.GroupConsumerStatic, check.GroupPattern, check.GroupMigration, check.RestartConsumer, check.ManagedConsumer,
 	} {
 		lacks[name] = check.NoConsumerProtocol
 	}
@@ -70,7 +70,7 @@ var clients = []client{
 		check.RestartClassic: "the client joins again when four heartbeats, which it sends without a pause, find no broker",
 	})},
 	{name: "kafkago", install: goProgram("kafkago"), checks: check.Checks, lacks: classicOnly(map[string]string{
-		check.GroupCooperative: noCooperative, check.GroupStatic: noInstanceID, check.RestartClassic: "the client joins again when it loses its connection",
+		check.GroupCooperative: noCooperative, check.ManagedCooperative: noCooperative, check.GroupStatic: noInstanceID, check.RestartClassic: "the client joins again when it loses its connection",
 	})},
 	{name: "kcat", needs: []string{"kcat"}, install: goProgram("kcat"), checks: check.Checks,
 		lacksAll: "kcat does not say what it has committed; confluent has the same library"},
@@ -80,7 +80,7 @@ var clients = []client{
 			check.GroupStatic: hangs, check.RestartClassic: hangs,
 		})},
 	{name: "kafkajs", needs: []string{"node"}, install: nodeProgram("kafkajs"), checks: check.Checks, lacks: classicOnly(map[string]string{
-		check.GroupCooperative: noCooperative, check.GroupStatic: noInstanceID,
+		check.GroupCooperative: noCooperative, check.ManagedCooperative: noCooperative, check.GroupStatic: noInstanceID,
 	})},
 	{name: "java", needs: []string{"java"}, install: javaProgram, checks: check.Checks, parallel: 2},
 	{name: "kafkatools", needs: []string{"java"}, install: toolsProgram, checks: slices.Concat(check.Checks, check.Tools),

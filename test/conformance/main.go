@@ -3,7 +3,7 @@
 // Command conformance runs unmodified Kafka clients against brokers and says what they could do. See "make conformance".
 //
 // It runs one program for each client (clients/), written in the client's own language, against one broker and against three, and puts together
-// docs/clients.md from what they print. Package check says what a program prints.
+// docs/clients.md from what they print. Package check says what a program prints. Its subcommand heartbeats measures the members of managed groups; see "make heartbeats".
 package main
 
 import (
@@ -47,7 +47,11 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	command, args := run, os.Args[1:]
+	if len(args) > 0 && args[0] == "heartbeats" {
+		command, args = heartbeats, args[1:]
+	}
+	err := command(ctx, args)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
@@ -81,14 +85,30 @@ func parse(args []string) (*options, error) {
 	if o.brokers != "1" && o.brokers != "3" && o.brokers != "1,3" {
 		return nil, fmt.Errorf("--brokers must be 1, 3 or 1,3, not %q", o.brokers)
 	}
+	if err := o.locate(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// locate finds the cache, where it is not given, and the broker.
+func (o *options) locate() error {
 	if o.cache == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
-			return nil, fmt.Errorf("find the cache: %w; give --cache", err)
+			return fmt.Errorf("find the cache: %w; give --cache", err)
 		}
 		o.cache = filepath.Join(dir, "ringmaster", "conformance")
 	}
-	return o, nil
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return fmt.Errorf("find the broker: %w", err)
+	}
+	o.bin = bin
+	if _, err := os.Stat(bin); err != nil && o.bootstrap == "" {
+		return fmt.Errorf("there is no broker: %w; run make build", err)
+	}
+	return nil
 }
 
 func run(ctx context.Context, args []string) error {
@@ -100,14 +120,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	bin, err := filepath.Abs(o.bin)
-	if err != nil {
-		return fmt.Errorf("find the broker: %w", err)
-	}
-	if _, err := os.Stat(bin); err != nil && o.bootstrap == "" {
-		return fmt.Errorf("there is no broker: %w; run make build", err)
-	}
-	scenarios := &stage{bin: bin, restart: o.restart, keep: o.keep}
+	scenarios := &stage{bin: o.bin, restart: o.restart, keep: o.keep}
 	if o.scenarios != "" {
 		if scenarios.only, err = regexp.Compile(o.scenarios); err != nil {
 			return fmt.Errorf("--groups: %w", err)

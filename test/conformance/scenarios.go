@@ -52,6 +52,7 @@ func (s *stage) play(ctx context.Context, p *program, w *brokers.World, prefix s
 		case why != "" || p.lacksAll != "":
 			results[scenario.Check] = check.Result{Check: scenario.Check, Skip: p.lacksAll + why}
 		case scenario.Restarts && s.restart == "" && !w.Single():
+		case scenario.Managed && !w.Plans():
 		case scenario.Restarts && s.restart != "":
 			last = append(last, &scenario)
 		default:
@@ -70,7 +71,7 @@ func (s *stage) play(ctx context.Context, p *program, w *brokers.World, prefix s
 
 // one plays one scenario, with a broker of its own if it kills it.
 func (s *stage) one(ctx context.Context, p *program, w *brokers.World, prefix string, scenario *groups.Scenario) (err error) {
-	setting := groups.Setting{Bootstrap: w.Bootstrap, Prefix: prefix, Command: p.command}
+	setting := groups.Setting{Bootstrap: w.Bootstrap, Prefix: prefix, Command: p.command, Planner: w}
 	if s.keep {
 		setting.Logs = s.dir
 	}

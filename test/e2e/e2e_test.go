@@ -21,6 +21,8 @@ const partitions = 12
 
 // The specs are steps of one story: each starts from what the one before left.
 var _ = Describe("Ringmaster on a real cluster", Ordered, func() {
+	BeforeAll(clean)
+
 	It("has manifests that the API server takes, whatever is set, and a chart that refuses values that make no sense", func() {
 		chart := settings.root + "/charts/ringmaster"
 		accepted := func(manifests, what string) {
@@ -57,10 +59,7 @@ var _ = Describe("Ringmaster on a real cluster", Ordered, func() {
 	})
 
 	It("installs with Helm", func() {
-		repository, tag, _ := strings.Cut(settings.image, ":")
-		out, err := command("", settings.helm, "upgrade", "--install", "ringmaster", settings.root+"/charts/ringmaster",
-			"--namespace", systemNamespace, "--create-namespace", "--take-ownership", "--set", "image.repository="+repository+",image.tag="+tag, "--wait", "--timeout", "3m")
-		Expect(err).NotTo(HaveOccurred(), out)
+		install()
 	})
 
 	It("refuses a wrong manifest at admission and says what to do", func() {
@@ -211,6 +210,12 @@ spec: {partitions: ` + strconv.Itoa(partitions) + `}
 		}
 	})
 
+	It("takes every partition from every member while the group is paused, and keeps their seats", func() { pausedSpec(4) })
+
+	It("sets the group's offsets when it is told to, once, and not under readers' feet", func() { resetSpec(4) })
+
+	It("shows what the clients of a group without a selector do", wireSpec)
+
 	It("serves ringmaster's own commands", func() {
 		out := runPod("cli", settings.image, "group", "describe", "billing", "--bootstrap", bootstrap)
 		Expect(out).To(ContainSubstring("orders"))
@@ -232,10 +237,7 @@ spec: {partitions: ` + strconv.Itoa(partitions) + `}
 	})
 
 	It("leaves nothing hanging when the operator is uninstalled and the namespace deleted", func() {
-		out, err := command("", settings.helm, "uninstall", "ringmaster", "--namespace", systemNamespace, "--wait", "--timeout", "2m")
-		Expect(err).NotTo(HaveOccurred(), out)
-		kubectl("delete", "namespace", namespace, "--timeout=120s")
-		kubectl("delete", "namespace", systemNamespace, "--timeout=60s")
+		uninstall()
 	})
 })
 

@@ -9,6 +9,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,10 +48,33 @@ var _ = BeforeSuite(func() {
 	settings.cluster = os.Getenv("E2E_CLUSTER_COMMAND")
 	others := kubectl("get", "deployments", "-A", "-l", "app.kubernetes.io/name=ringmaster", "--field-selector", "metadata.namespace!="+systemNamespace, "-o", "name")
 	Expect(others).To(BeEmpty(), "another operator runs on this cluster, and two of them undo each other's work; remove it (\"make demo-down\") and run again")
-	// An earlier run may have been cut off.
+})
+
+// clean makes the suite's namespace anew: an earlier run may have been cut off.
+func clean() {
+	GinkgoHelper()
 	kubectl("delete", "namespace", namespace, systemNamespace, "--ignore-not-found", "--timeout=120s")
 	kubectl("create", "namespace", namespace)
-})
+}
+
+// install installs the chart, with more values for helm's --set.
+func install(values ...string) {
+	GinkgoHelper()
+	repository, tag, _ := strings.Cut(settings.image, ":")
+	values = append(values, "image.repository="+repository, "image.tag="+tag)
+	out, err := command("", settings.helm, "upgrade", "--install", "ringmaster", settings.root+"/charts/ringmaster",
+		"--namespace", systemNamespace, "--create-namespace", "--take-ownership", "--set", strings.Join(values, ","), "--wait", "--timeout", "3m")
+	Expect(err).NotTo(HaveOccurred(), out)
+}
+
+// uninstall removes the chart, then everything else: nothing may hang because the operator is gone.
+func uninstall() {
+	GinkgoHelper()
+	out, err := command("", settings.helm, "uninstall", "ringmaster", "--namespace", systemNamespace, "--wait", "--timeout", "2m")
+	Expect(err).NotTo(HaveOccurred(), out)
+	kubectl("delete", "namespace", namespace, "--timeout=120s")
+	kubectl("delete", "namespace", systemNamespace, "--timeout=60s")
+}
 
 // When a spec fails, what the cluster knows is printed, since the cluster may be gone before anybody can look.
 var _ = ReportAfterEach(func(r SpecReport) {

@@ -63,7 +63,9 @@ func snapshotOf(cluster string, f facts) *metadata.Snapshot {
 }
 
 // managed says whether the operator has decided who reads what in a group. The status of one that has no selector, or had none when it was written, mirrors what clients do.
-func managed(g *v1alpha1.ConsumerGroup) bool { return g.Spec.Selector != nil && g.Status.Selector != "" }
+func managed(g *v1alpha1.ConsumerGroup) bool {
+	return g.Spec.Selector != nil && g.Status.Selector != ""
+}
 
 func olderFirst(a, b time.Time, aName, bName string) int {
 	if c := a.Compare(b); c != 0 {

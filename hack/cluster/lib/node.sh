@@ -147,6 +147,7 @@ clusterDNS: [$SVC.0.10]
 clusterDomain: cluster.local
 resolvConf: ""
 nodeStatusUpdateFrequency: 4s
+imageGCHighThresholdPercent: 100 # never: an image that was loaded cannot be pulled again, the pause image least of all
 YAML
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -40,6 +41,10 @@ type World struct {
 	Addresses []string
 	// Advertised is the proxy in front of the broker, whose address clients are told; nil where there is none.
 	Advertised *Proxy
+
+	// kube and namespace are the API server's, where there is one.
+	kube      kube.Client
+	namespace string
 
 	external  bool
 	processes []*process

@@ -37,6 +37,10 @@ type Cluster struct {
 	Advertised []int32
 	// AutoCreateTopics says whether a client that names an unknown topic creates it.
 	AutoCreateTopics bool
+	// Tap, if not nil, is put before the brokers: clients are told its proxies' addresses, and Advertised is not used.
+	Tap *Tap
+	// Flags are the brokers', besides those that all have.
+	Flags []string
 }
 
 // StartCluster starts as many brokers as there are ports, which take their metadata from a real API server. The topic controller runs here and places the partitions.
@@ -74,25 +78,50 @@ func StartCluster(bin, dir string, c Cluster) (w *World, err error) {
 	if err := writeKubeconfig(env.Config, namespace, kubeconfig); err != nil {
 		return nil, err
 	}
+	w.kube, w.namespace = env.Client, namespace
+	if c.Tap != nil {
+		if c.Advertised, err = w.tapped(c); err != nil {
+			return nil, err
+		}
+	}
 	if err := declare(ctx, env.Client, namespace, c); err != nil {
 		return nil, err
 	}
 	for i, port := range c.Ports {
 		id, address := strconv.Itoa(i+1), Local(port)
 		w.Addresses = append(w.Addresses, address)
-		_, err := w.startBroker(bin, filepath.Join(dir, "broker-"+id), nil, "--metadata", "kubernetes", "--cluster", clusterName, "--namespace", namespace,
-			"--kubeconfig", kubeconfig, "--node-id", id, "--listen", address)
+		_, err := w.startBroker(bin, filepath.Join(dir, "broker-"+id), nil, append([]string{"--metadata", "kubernetes", "--cluster", clusterName, "--namespace", namespace,
+			"--kubeconfig", kubeconfig, "--node-id", id, "--listen", address}, c.Flags...)...)
 		if err != nil {
 			return nil, err
 		}
 	}
 	w.Bootstrap = w.Addresses[0]
+	if c.Tap != nil {
+		w.Bootstrap = Local(c.Advertised[0])
+	}
 	for _, p := range w.processes {
 		if _, err := p.address(); err != nil {
 			return nil, err
 		}
 	}
 	return w, errors.Join(answers(w.Bootstrap, len(c.Ports)), awaitPlaced(env.Client, namespace))
+}
+
+// tapped puts a proxy with the tap before each broker, and returns the proxies' ports.
+func (w *World) tapped(c Cluster) ([]int32, error) {
+	var ports []int32
+	for _, port := range c.Ports {
+		p, err := newProxy()
+		if err != nil {
+			return nil, err
+		}
+		w.closers = append(w.closers, p.Close)
+		p.tap = c.Tap
+		p.Start(Local(port))
+		ports = append(ports, p.port())
+	}
+	return ports, nil
 }
 
 // Local is a port of 127.0.0.1.

@@ -12,7 +12,9 @@ import (
 
 // Proxy passes connections on to a broker and counts them.
 type Proxy struct {
-	ln    net.Listener
+	ln net.Listener
+	// tap, if not nil, is told what is passed on.
+	tap   *Tap
 	count atomic.Int64
 	wg    sync.WaitGroup
 }
@@ -29,6 +31,11 @@ func newProxy() (*Proxy, error) {
 // Addr is where it listens, HOST:PORT.
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
+func (p *Proxy) port() int32 {
+	address, _ := p.ln.Addr().(*net.TCPAddr)
+	return int32(address.Port)
+}
+
 // Count is how many connections there have been.
 func (p *Proxy) Count() int64 { return p.count.Load() }
 
@@ -41,7 +48,7 @@ func (p *Proxy) Start(to string) {
 				return // closed
 			}
 			p.count.Add(1)
-			go pass(client, to)
+			go p.pass(client, to)
 		}
 	})
 }
@@ -54,16 +61,21 @@ func (p *Proxy) Close() error {
 }
 
 // pass copies both ways until either side ends.
-func pass(client net.Conn, to string) {
+func (p *Proxy) pass(client net.Conn, to string) {
 	defer client.Close()
 	broker, err := net.Dial("tcp", to)
 	if err != nil {
 		return
 	}
 	defer broker.Close()
+	var there, back io.Reader = client, broker
+	if p.tap != nil {
+		requests, responses := p.tap.connection()
+		there, back = io.TeeReader(client, requests), io.TeeReader(broker, responses)
+	}
 	go func() {
-		_, _ = io.Copy(broker, client)
+		_, _ = io.Copy(broker, there)
 		_ = broker.(*net.TCPConn).CloseWrite()
 	}()
-	_, _ = io.Copy(client, broker)
+	_, _ = io.Copy(client, back)
 }

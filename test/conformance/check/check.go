@@ -70,12 +70,15 @@ const (
 	GroupMigration      = "group from classic to KIP-848 and back"
 	RestartClassic      = "coordinator restart, classic"
 	RestartConsumer     = "coordinator restart, KIP-848"
+	ManagedEager        = "managed group, eager"
+	ManagedCooperative  = "managed group, cooperative"
+	ManagedConsumer     = "managed group, KIP-848"
 )
 
 // Groups are the checks of package groups.
 var Groups = []string{
 	GroupEager, GroupCooperative, GroupStatic, GroupConsumer, GroupConsumerRange, GroupConsumerStatic, GroupPattern, GroupMigration,
-	RestartClassic, RestartConsumer,
+	RestartClassic, RestartConsumer, ManagedEager, ManagedCooperative, ManagedConsumer,
 }
 
 // Checks are what every client is asked to do.

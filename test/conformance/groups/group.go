@@ -26,6 +26,8 @@ import (
 const (
 	// session is the members' session timeout in milliseconds, Kafka's smallest by default, and heartbeat the time between their heartbeats.
 	session, heartbeat = 6000, 300
+	// calmHeartbeat is the time in milliseconds between the heartbeats of a managed group's members.
+	calmHeartbeat = 1000
 	// longSession is a session timeout in milliseconds; nothing takes that long to start.
 	longSession = 30000
 	// calmCommits is how many offsets each member commits until a group counts as calm: what it reads in some two seconds.
@@ -48,6 +50,8 @@ type Setting struct {
 	Logs string
 	// Restart kills the broker and starts it again on the same data; nil where that cannot be done.
 	Restart func(ctx context.Context) error
+	// Planner makes groups managed ones; nil where that cannot be done.
+	Planner Planner
 }
 
 // group is a group, and what is written for it.
@@ -57,12 +61,15 @@ type group struct {
 	base    member.Config
 	// sticky says that a member keeps its partitions through a rebalance, but for those that move.
 	sticky bool
+	// epochs says that the members' generation is a KIP-848 group's epoch, which a managed group's plan gives to all members, whether or not they see a rebalance.
+	epochs bool
 
 	client  *kgo.Client
 	admin   *kadm.Client
 	members []*process
 	mu      sync.Mutex
 	topics  map[string]int32 // how many partitions each has; mu guards it
+	every   time.Duration    // between two records of a partition
 	// settled is how each member was when all was last shared.
 	settled map[*process]state
 }
@@ -86,12 +93,11 @@ type step struct {
 
 // play makes a group that reads two topics, and plays the steps while records are written to both.
 func play(ctx context.Context, s Setting, base member.Config, script func(g *group) []step) (err error) {
-	g := &group{setting: s, name: base.Group, base: base, sticky: base.Protocol != member.Eager, topics: map[string]int32{}}
-	if g.client, err = kgo.NewClient(kgo.SeedBrokers(s.Bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0)); err != nil {
-		return fmt.Errorf("make a client: %w", err)
+	g, err := open(s, base)
+	if err != nil {
+		return err
 	}
-	defer g.client.Close()
-	g.admin = kadm.NewClient(g.client)
+	defer g.close()
 	if base.Protocol == member.Consumer {
 		if err := g.shorten(ctx); err != nil {
 			return err
@@ -114,11 +120,6 @@ func play(ctx context.Context, s Setting, base member.Config, script func(g *gro
 		}
 		return err
 	})
-	defer func() { // a member that still runs is of no use any more
-		for _, m := range g.members {
-			m.kill()
-		}
-	}()
 	if g.base.Pattern == "" {
 		g.base.Topics = g.names()
 	}
@@ -132,6 +133,25 @@ func play(ctx context.Context, s Setting, base member.Config, script func(g *gro
 		return err
 	}
 	return g.finish(ctx)
+}
+
+// open makes a group that has no members and no topics yet.
+func open(s Setting, base member.Config) (*group, error) {
+	g := &group{setting: s, name: base.Group, base: base, sticky: base.Protocol != member.Eager, topics: map[string]int32{}, every: writeEvery}
+	var err error
+	if g.client, err = kgo.NewClient(kgo.SeedBrokers(s.Bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0)); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	g.admin = kadm.NewClient(g.client)
+	return g, nil
+}
+
+// close ends what runs. A member that still does is of no use any more.
+func (g *group) close() {
+	for _, m := range g.members {
+		m.kill()
+	}
+	g.client.Close()
 }
 
 // topic creates a topic of the group.
@@ -188,7 +208,7 @@ func (g *group) names() []string {
 
 // write writes a record to each partition over and over, until the second context ends.
 func (g *group) write(ctx, until context.Context) error {
-	tick := time.NewTicker(writeEvery)
+	tick := time.NewTicker(g.every)
 	defer tick.Stop()
 	for {
 		var records []*kgo.Record
@@ -416,7 +436,7 @@ func (g *group) commitOn(ctx context.Context, n int, members ...*process) error 
 		if err != nil {
 			return g.explain(err)
 		}
-		if is := m.state(); is.id != was.id || is.generation != was.generation {
+		if is := m.state(); is.id != was.id || is.generation != was.generation && !g.epochs {
 			return fmt.Errorf("member %s was %q in generation %d, and is %q in generation %d", m.name, was.id, was.generation, is.id, is.generation)
 		}
 		if moved := m.since(was.mark, member.Assigned, member.Revoked, member.Lost); len(moved) > 0 {

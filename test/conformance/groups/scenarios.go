@@ -28,6 +28,8 @@ type Scenario struct {
 	Base member.Config
 	// Restarts says that it kills the coordinator, and so needs a broker of its own.
 	Restarts bool
+	// Managed says that pods are the group's members, and so it needs an API server.
+	Managed bool
 
 	script func(g *group) []step
 }
@@ -43,6 +45,11 @@ func Scenarios() []Scenario {
 		c.SessionMillis = longSession
 		return c
 	}
+	// Where the coordinator can hold heartbeats, they are to be far enough from one another.
+	calm := func(c member.Config) member.Config {
+		c.HeartbeatMillis = calmHeartbeat
+		return c
+	}
 	return []Scenario{
 		{Check: check.GroupEager, Slug: "eager", Base: classic(member.Eager), script: share},
 		{Check: check.GroupCooperative, Slug: "cooperative", Base: classic(member.Cooperative), script: share},
@@ -54,6 +61,9 @@ func Scenarios() []Scenario {
 		{Check: check.GroupMigration, Slug: "migration", Base: classic(member.Eager), script: migration},
 		{Check: check.RestartClassic, Slug: "restart", Base: lasting(classic(member.Eager)), Restarts: true, script: restart},
 		{Check: check.RestartConsumer, Slug: "restart848", Base: lasting(consumer("")), Restarts: true, script: restart},
+		{Check: check.ManagedEager, Slug: "managed", Base: calm(classic(member.Eager)), Managed: true, script: managed},
+		{Check: check.ManagedCooperative, Slug: "managed-cooperative", Base: calm(classic(member.Cooperative)), Managed: true, script: managed},
+		{Check: check.ManagedConsumer, Slug: "managed-848", Base: consumer(""), Managed: true, script: managed},
 	}
 }
 
@@ -61,7 +71,7 @@ func Scenarios() []Scenario {
 func (s Scenario) Play(ctx context.Context, setting Setting) error {
 	base := s.Base
 	base.Group = setting.Prefix + "-" + s.Slug
-	base.SessionMillis, base.HeartbeatMillis = cmp.Or(base.SessionMillis, session), heartbeat
+	base.SessionMillis, base.HeartbeatMillis = cmp.Or(base.SessionMillis, session), cmp.Or(base.HeartbeatMillis, heartbeat)
 	return play(ctx, setting, base, s.script)
 }
 

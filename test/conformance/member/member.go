@@ -40,9 +40,15 @@ type Config struct {
 	Assignor string `json:"assignor"`
 	// Instance is its group.instance.id; empty for none.
 	Instance string `json:"instance"`
-	// SessionMillis and HeartbeatMillis are in milliseconds. They are a classic member's own; with KIP-848 the coordinator says them.
+	// ClientID is its client.id; empty for one that the program has chosen, or the client.
+	ClientID string `json:"client_id"`
+	// SessionMillis and HeartbeatMillis are in milliseconds. They are a classic member's own; with KIP-848 the coordinator says them. Where they are 0 the
+	// client has its own defaults of these, and of the times between its requests.
 	SessionMillis   int `json:"session_ms"`
 	HeartbeatMillis int `json:"heartbeat_ms"`
+	// CommitMillis, if not 0, is about how many milliseconds it waits between commits of a partition that it has, one after the other, with nothing to read. It
+	// prints a Timed for each.
+	CommitMillis int `json:"commit_ms"`
 }
 
 // The kinds of events.
@@ -54,6 +60,8 @@ const (
 	// Read says that records were read, Committed that a commit was acknowledged.
 	Read      = "read"
 	Committed = "committed"
+	// Timed says how long a commit took.
+	Timed = "timed"
 	// Failed is an error that the client gave to the program.
 	Failed = "error"
 )
@@ -79,12 +87,17 @@ type Event struct {
 	Last  int64 `json:"last"`
 	// Next is the offset that was committed.
 	Next int64 `json:"next"`
+	// Micros is how many microseconds the commit of Timed took.
+	Micros int64 `json:"micros,omitempty"`
 	// Member and Generation are the member's id and generation, or epoch, where the client says them; else empty and 0.
 	Member     string `json:"member,omitempty"`
 	Generation int32  `json:"generation,omitempty"`
 	// Error is the client's error.
 	Error string `json:"error,omitempty"`
 }
+
+// At is when the event was.
+func (e Event) At() time.Time { return time.UnixMicro(e.Time) }
 
 // Output prints a member's events. Its methods may be called by several goroutines.
 type Output struct {

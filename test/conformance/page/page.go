@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes the parts of docs/clients.md that runs write; the rest of the page is written by hand.
+// Package page writes the parts of docs/clients.md and docs/heartbeats.md that runs write; the rest of the pages is written by hand.
 package page
 
 import (

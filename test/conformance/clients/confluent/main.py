@@ -304,10 +304,11 @@ OVERTAKEN = (
 
 def member_options(asked):
     """The options of a member."""
-    options = {
-        "bootstrap.servers": sys.argv[1], "group.id": asked["group"], "enable.auto.commit": False, "auto.offset.reset": "earliest",
-        "topic.metadata.refresh.interval.ms": 1000, "fetch.wait.max.ms": 200,
-    }
+    options = {"bootstrap.servers": sys.argv[1], "group.id": asked["group"], "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    if asked["session_ms"]:
+        options |= {"topic.metadata.refresh.interval.ms": 1000, "fetch.wait.max.ms": 200}
+    if asked["client_id"]:
+        options["client.id"] = asked["client_id"]
     if asked["instance"]:
         options["group.instance.id"] = asked["instance"]
     if asked["protocol"] == "consumer":
@@ -316,7 +317,8 @@ def member_options(asked):
             options["group.remote.assignor"] = asked["assignor"]
         return options
     options["partition.assignment.strategy"] = "cooperative-sticky" if asked["protocol"] == "cooperative" else "range"
-    options["session.timeout.ms"], options["heartbeat.interval.ms"] = asked["session_ms"], asked["heartbeat_ms"]
+    if asked["session_ms"]:
+        options["session.timeout.ms"], options["heartbeat.interval.ms"] = asked["session_ms"], asked["heartbeat_ms"]
     return options
 
 
@@ -330,7 +332,7 @@ def be_member(asked):
     try:
         while not leaving.is_set():
             batch = []
-            for m in consumer.consume(100, timeout=0.2):
+            for m in consumer.consume(100, timeout=(asked["commit_ms"] or 200) / 1000):
                 if not m.error():
                     batch.append((m.topic(), m.partition(), m.offset()))
                 elif m.error().fatal() or not m.error().retriable() and m.error().code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -338,6 +340,9 @@ def be_member(asked):
             member.show_read(batch)
             if batch:
                 commit_batch(consumer)
+            elif asked["commit_ms"] and consumer.assignment():
+                place = min(consumer.assignment(), key=lambda p: p.partition)
+                member.timed(lambda: consumer.commit(offsets=[TopicPartition(place.topic, place.partition, 0)], asynchronous=False))
     except KafkaException as e:
         member.show("error", error=f"{e.args[0].name()}: {e.args[0].str()}")
     finally:

@@ -19,7 +19,8 @@ import (
 // beMember is a member of a group until it is told to leave.
 func beMember(config *member.Config) {
 	out := member.NewOutput()
-	c, err := kgo.NewClient(append(memberOptions(config, out), kgo.SeedBrokers(os.Args[1]))...)
+	owned := &member.Owned{}
+	c, err := kgo.NewClient(append(memberOptions(config, out, owned), kgo.SeedBrokers(os.Args[1]))...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "franzgo:", err)
 		os.Exit(1)
@@ -31,11 +32,11 @@ func beMember(config *member.Config) {
 	}()
 	for {
 		c.AllowRebalance()
-		fetches := c.PollFetches(ctx)
+		fetches := poll(ctx, c, config)
 		if ctx.Err() != nil {
 			break
 		}
-		if err := fetches.Err(); err != nil {
+		if err := fetches.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			out.Fail(err)
 		}
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
@@ -46,23 +47,46 @@ func beMember(config *member.Config) {
 		if offsets := c.UncommittedOffsets(); offsets != nil {
 			commitPolled(c, out, offsets)
 		}
+		if place, ok := owned.Any(); ok && config.CommitMillis > 0 {
+			out.Time(func() {
+				c.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{place.Topic: {place.Number: {Epoch: -1}}}, nil)
+			})
+		}
 	}
 	c.AllowRebalance()
 	c.Close()
 }
 
+// poll reads once; a member that commits without reading waits for a short time only.
+func poll(ctx context.Context, c *kgo.Client, config *member.Config) kgo.Fetches {
+	if config.CommitMillis > 0 {
+		limited, cancel := context.WithTimeout(ctx, time.Duration(config.CommitMillis)*time.Millisecond)
+		defer cancel()
+		return c.PollFetches(limited)
+	}
+	return c.PollFetches(ctx)
+}
+
 // memberOptions are the client's options for a member.
-func memberOptions(config *member.Config, out *member.Output) []kgo.Opt {
+func memberOptions(config *member.Config, out *member.Output, owned *member.Owned) []kgo.Opt {
 	moved := func(kind string) func(context.Context, *kgo.Client, map[string][]int32) {
-		return func(_ context.Context, _ *kgo.Client, topics map[string][]int32) { out.Moved(kind, topics) }
+		return func(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+			owned.Moved(kind, topics)
+			out.Moved(kind, topics)
+		}
 	}
 	opts := []kgo.Opt{
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, nil)),
 		kgo.ConsumerGroup(config.Group), kgo.ConsumeTopics(config.Topics...), kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.BlockRebalanceOnPoll(),
-		kgo.SessionTimeout(time.Duration(config.SessionMillis) * time.Millisecond), kgo.HeartbeatInterval(time.Duration(config.HeartbeatMillis) * time.Millisecond),
-		kgo.MetadataMinAge(250 * time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.FetchMaxWait(250 * time.Millisecond),
 		kgo.OnPartitionsAssigned(moved(member.Assigned)), kgo.OnPartitionsRevoked(moved(member.Revoked)), kgo.OnPartitionsLost(moved(member.Lost)),
+	}
+	if config.SessionMillis > 0 {
+		opts = append(opts, kgo.SessionTimeout(time.Duration(config.SessionMillis)*time.Millisecond), kgo.HeartbeatInterval(time.Duration(config.HeartbeatMillis)*time.Millisecond),
+			kgo.MetadataMinAge(250*time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.FetchMaxWait(250*time.Millisecond))
+	}
+	if config.ClientID != "" {
+		opts = append(opts, kgo.ClientID(config.ClientID))
 	}
 	if config.Pattern != "" {
 		opts = append(opts, kgo.ConsumeTopics(config.Pattern), kgo.ConsumeRegex())

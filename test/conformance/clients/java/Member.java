@@ -55,7 +55,7 @@ final class Member implements ConsumerRebalanceListener {
         try (member.consumer) {
             member.subscribe(asked);
             while (true) {
-                member.poll();
+                member.poll(asked.get("commit_ms").asInt());
             }
         } catch (WakeupException e) {
             return;
@@ -70,7 +70,13 @@ final class Member implements ConsumerRebalanceListener {
         options.put("group.id", asked.get("group").asText());
         options.put("enable.auto.commit", "false");
         options.put("auto.offset.reset", "earliest");
-        options.put("metadata.max.age.ms", "1000");
+        boolean own = asked.get("session_ms").asInt() == 0; // the client's own defaults
+        if (!own) {
+            options.put("metadata.max.age.ms", "1000");
+        }
+        if (!asked.get("client_id").asText().isEmpty()) {
+            options.put("client.id", asked.get("client_id").asText());
+        }
         if (!asked.get("instance").asText().isEmpty()) {
             options.put("group.instance.id", asked.get("instance").asText());
         }
@@ -83,8 +89,10 @@ final class Member implements ConsumerRebalanceListener {
         }
         boolean cooperative = asked.get("protocol").asText().equals("cooperative");
         options.put("partition.assignment.strategy", (cooperative ? CooperativeStickyAssignor.class : RangeAssignor.class).getName());
-        options.put("session.timeout.ms", asked.get("session_ms").asInt());
-        options.put("heartbeat.interval.ms", asked.get("heartbeat_ms").asInt());
+        if (!own) {
+            options.put("session.timeout.ms", asked.get("session_ms").asInt());
+            options.put("heartbeat.interval.ms", asked.get("heartbeat_ms").asInt());
+        }
         return options;
     }
 
@@ -99,14 +107,19 @@ final class Member implements ConsumerRebalanceListener {
     }
 
     /** Reads once, and commits what was read. A commit that a rebalance overtakes counts for nothing: the next owner reads again. */
-    private void poll() {
-        ConsumerRecords<byte[], byte[]> polled = consumer.poll(Duration.ofMillis(200));
+    private void poll(int commitMillis) {
+        ConsumerRecords<byte[], byte[]> polled = consumer.poll(Duration.ofMillis(commitMillis > 0 ? commitMillis : 200));
         for (TopicPartition place : polled.partitions()) {
             List<ConsumerRecord<byte[], byte[]>> records = polled.records(place);
             print(at("read", place).put("first", records.get(0).offset()).put("last", records.get(records.size() - 1).offset()));
         }
         Map<TopicPartition, OffsetAndMetadata> next = polled.nextOffsets();
         if (next.isEmpty()) {
+            if (commitMillis > 0 && !consumer.assignment().isEmpty()) {
+                long begin = System.nanoTime();
+                consumer.commitSync(Map.of(consumer.assignment().iterator().next(), new OffsetAndMetadata(0)));
+                print(event("timed").put("micros", (System.nanoTime() - begin) / 1000));
+            }
             return;
         }
         try {

@@ -15,8 +15,14 @@ import (
 
 // beMember is a member of a group until it is told to leave.
 func beMember(asked *member.Config) {
+	dialer := &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, ClientID: asked.ClientID} // but for the id it is the client's default one
+	wait := time.Duration(0)
+	if asked.SessionMillis > 0 {
+		wait = 200 * time.Millisecond
+	}
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: asked.Group, Brokers: []string{os.Args[1]}, Topics: asked.Topics, StartOffset: kafka.FirstOffset, GroupBalancers: []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
+		Dialer: dialer,
+		ID:     asked.Group, Brokers: []string{os.Args[1]}, Topics: asked.Topics, StartOffset: kafka.FirstOffset, GroupBalancers: []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
 		SessionTimeout: time.Duration(asked.SessionMillis) * time.Millisecond, HeartbeatInterval: time.Duration(asked.HeartbeatMillis) * time.Millisecond,
 	})
 	if err != nil {
@@ -38,7 +44,9 @@ func beMember(asked *member.Config) {
 			out.Fail(err)
 			continue
 		}
-		live(generation, out)
+		live(generation, out, asked, func(topic string, partition int) *kafka.Reader {
+			return kafka.NewReader(kafka.ReaderConfig{Brokers: []string{os.Args[1]}, Topic: topic, Partition: partition, MaxWait: wait, Dialer: dialer})
+		})
 	}
 	if err := group.Close(); err != nil {
 		out.Fail(err)
@@ -46,7 +54,7 @@ func beMember(asked *member.Config) {
 }
 
 // live starts what reads and commits in a generation; the client ends it with the generation.
-func live(g *kafka.Generation, out *member.Output) {
+func live(g *kafka.Generation, out *member.Output, asked *member.Config, reader func(topic string, partition int) *kafka.Reader) {
 	topics, marks := map[string][]int32{}, &member.Marks{}
 	for topic, assigned := range g.Assignments {
 		for _, a := range assigned {
@@ -60,8 +68,17 @@ func live(g *kafka.Generation, out *member.Output) {
 	})
 	for topic, assigned := range g.Assignments {
 		for _, a := range assigned {
-			g.Start(func(ctx context.Context) { readPartition(ctx, out, marks, topic, a) })
+			g.Start(func(ctx context.Context) { readPartition(ctx, out, marks, reader(topic, a.ID), a) })
 		}
+	}
+	if asked.CommitMillis > 0 {
+		owned := &member.Owned{}
+		owned.Moved(member.Assigned, topics)
+		g.Start(func(ctx context.Context) {
+			owned.Commit(ctx, out, asked, func(p member.Partition, _ int64) error {
+				return g.CommitOffsets(map[string]map[int]int64{p.Topic: {int(p.Number): 0}})
+			})
+		})
 	}
 	g.Start(func(ctx context.Context) {
 		marks.Commit(ctx, out, func(next map[member.Partition]int64) (string, int32, error) {
@@ -78,8 +95,7 @@ func live(g *kafka.Generation, out *member.Output) {
 }
 
 // readPartition reads one partition until the generation ends.
-func readPartition(ctx context.Context, out *member.Output, marks *member.Marks, topic string, a kafka.PartitionAssignment) {
-	r := kafka.NewReader(kafka.ReaderConfig{Brokers: []string{os.Args[1]}, Topic: topic, Partition: a.ID, MaxWait: 200 * time.Millisecond})
+func readPartition(ctx context.Context, out *member.Output, marks *member.Marks, r *kafka.Reader, a kafka.PartitionAssignment) {
 	defer r.Close()
 	if err := r.SetOffset(a.Offset); err != nil {
 		out.Fail(err)
@@ -93,6 +109,6 @@ func readPartition(ctx context.Context, out *member.Output, marks *member.Marks,
 			out.Fail(err)
 			continue
 		}
-		marks.Read(out, member.Partition{Topic: topic, Number: int32(a.ID)}, m.Offset)
+		marks.Read(out, member.Partition{Topic: m.Topic, Number: int32(a.ID)}, m.Offset)
 	}
 }

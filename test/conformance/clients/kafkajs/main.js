@@ -332,10 +332,9 @@ const show = (event, fields) => console.log(JSON.stringify({ event, time: Math.r
 
 /** Is a member of a group until standard input ends. */
 async function beMember(asked) {
-  const consumer = kafka.consumer({
-    groupId: asked.group, sessionTimeout: asked.session_ms, rebalanceTimeout: 30000, heartbeatInterval: asked.heartbeat_ms,
-    maxWaitTimeInMs: 200, metadataMaxAge: 1000, partitionAssigners: [PartitionAssigners.roundRobin],
-  })
+  const times = { sessionTimeout: asked.session_ms, rebalanceTimeout: 30000, heartbeatInterval: asked.heartbeat_ms, maxWaitTimeInMs: 200, metadataMaxAge: 1000 }
+  const own = asked.client_id ? new Kafka({ clientId: asked.client_id, brokers: [bootstrap], logLevel: logLevel.NOTHING }) : kafka
+  const consumer = own.consumer({ groupId: asked.group, partitionAssigners: [PartitionAssigners.roundRobin], ...(asked.session_ms ? times : {}) })
   let member = ''
   let owned = []
   const gone = () => {
@@ -364,8 +363,17 @@ async function beMember(asked) {
       show('committed', { ...place, next, member })
     },
   })
+  let leaving = false
+  const left = new Promise(resolve => process.stdin.on('end', resolve)).then(() => (leaving = true))
   process.stdin.resume()
-  await new Promise(resolve => process.stdin.on('end', resolve))
+  while (asked.commit_ms && !leaving) {
+    await sleep(asked.commit_ms)
+    if (!owned.length) continue
+    const begin = performance.now()
+    await consumer.commitOffsets([{ ...owned[0], offset: '0' }])
+    show('timed', { micros: Math.round((performance.now() - begin) * 1000) })
+  }
+  await left
   await consumer.disconnect()
 }
 

@@ -303,18 +303,25 @@ def be_member(asked):
     leaving = member.leaving()
     assignor = CooperativeStickyAssignor if asked["protocol"] == "cooperative" else RangePartitionAssignor
     options = {"group_instance_id": asked["instance"]} if asked["instance"] else {}
+    if asked["client_id"]:
+        options["client_id"] = asked["client_id"]
+    if asked["session_ms"]:
+        options |= {"session_timeout_ms": asked["session_ms"], "heartbeat_interval_ms": asked["heartbeat_ms"]}
+        options |= {"metadata_max_age_ms": 1000, "fetch_max_wait_ms": 200}
     consumer = KafkaConsumer(
-        bootstrap_servers=sys.argv[1], group_id=asked["group"], enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1000,
-        fetch_max_wait_ms=200, session_timeout_ms=asked["session_ms"], heartbeat_interval_ms=asked["heartbeat_ms"],
+        bootstrap_servers=sys.argv[1], group_id=asked["group"], enable_auto_commit=False, auto_offset_reset="earliest",
         partition_assignment_strategy=[assignor], **options)
     try:
         know(consumer, asked["topics"])
         consumer.subscribe(asked["topics"], listener=Listener())
         while not leaving.is_set():
-            polled = consumer.poll(200)
+            polled = consumer.poll(asked["commit_ms"] or 200)
             member.show_read((p.topic, p.partition, r.offset) for p, records in polled.items() for r in records)
             if polled:
                 commit_polled(consumer, polled)
+            elif asked["commit_ms"] and consumer.assignment():
+                place = {min(consumer.assignment()): kafka.OffsetAndMetadata(0, "", -1)}
+                member.timed(lambda: consumer.commit(place))
     except KafkaError as e:
         member.show("error", error=f"{type(e).__name__}: {e}")
     finally:

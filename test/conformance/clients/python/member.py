@@ -37,6 +37,13 @@ def leaving():
     return event
 
 
+def timed(commit):
+    """Commits, and prints how long that took."""
+    begin = time.perf_counter_ns()
+    commit()
+    show("timed", micros=(time.perf_counter_ns() - begin) // 1000)
+
+
 def show_read(places):
     """Prints the records of a poll, given as (topic, partition, offset), by partition."""
     ranges = {}

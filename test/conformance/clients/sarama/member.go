@@ -16,18 +16,25 @@ import (
 
 // claims is what a member of a group does with its partitions.
 type claims struct {
+	asked *member.Config
 	out   *member.Output
+	owned member.Owned
 	marks member.Marks
 }
 
 // beMember is a member of a group until it is told to leave.
 func beMember(asked *member.Config) {
 	g, err := sarama.NewConsumerGroup([]string{os.Args[1]}, asked.Group, config(func(c *sarama.Config) {
-		c.Consumer.MaxWaitTime = 200 * time.Millisecond
 		c.Consumer.Offsets.AutoCommit.Enable = false
 		c.Consumer.Group.InstanceId = asked.Instance
-		c.Consumer.Group.Session.Timeout = time.Duration(asked.SessionMillis) * time.Millisecond
-		c.Consumer.Group.Heartbeat.Interval = time.Duration(asked.HeartbeatMillis) * time.Millisecond
+		if asked.SessionMillis > 0 {
+			c.Consumer.MaxWaitTime = 200 * time.Millisecond
+			c.Consumer.Group.Session.Timeout = time.Duration(asked.SessionMillis) * time.Millisecond
+			c.Consumer.Group.Heartbeat.Interval = time.Duration(asked.HeartbeatMillis) * time.Millisecond
+		}
+		if asked.ClientID != "" {
+			c.ClientID = asked.ClientID
+		}
 		c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyRange()}
 		if asked.Protocol == member.Cooperative {
 			c.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{sarama.NewBalanceStrategyCooperativeSticky()}
@@ -49,7 +56,7 @@ func beMember(asked *member.Config) {
 		cancel()
 	}()
 	for ctx.Err() == nil {
-		err := g.Consume(ctx, asked.Topics, &claims{out: out})
+		err := g.Consume(ctx, asked.Topics, &claims{asked: asked, out: out})
 		if err != nil && ctx.Err() == nil {
 			out.Fail(err)
 		}
@@ -71,6 +78,13 @@ func (c *claims) Setup(s sarama.ConsumerGroupSession) error {
 		s.Commit()
 		return s.MemberID(), s.GenerationID(), nil
 	})
+	if c.asked.CommitMillis > 0 {
+		go c.owned.Commit(s.Context(), c.out, c.asked, func(p member.Partition, n int64) error {
+			s.MarkOffset(p.Topic, p.Number, n, "") // the client commits what is new alone
+			s.Commit()
+			return nil
+		})
+	}
 	return nil
 }
 
@@ -81,9 +95,11 @@ func (*claims) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 func (c *claims) ConsumeClaim(s sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	p := member.Partition{Topic: claim.Topic(), Number: claim.Partition()}
 	one := map[string][]int32{p.Topic: {p.Number}}
+	c.owned.Moved(member.Assigned, one)
 	c.out.Moved(member.Assigned, one)
 	defer func() {
 		c.marks.Forget(p)
+		c.owned.Moved(member.Revoked, one)
 		c.out.Moved(member.Revoked, one)
 	}()
 	for {
