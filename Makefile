@@ -71,6 +71,7 @@ lint: $(TOOLS)/golangci-lint $(TOOLS)/helm ## golangci-lint, helm lint, shellche
 	cd hack/tools && golangci-lint run ./img/...
 	cd test/bench && golangci-lint run
 	cd test/rebalance && golangci-lint run
+	cd test/clients && golangci-lint run
 	cd test/conformance && golangci-lint run
 	for program in coredns etcd pause provisioner; do (cd hack/cluster/src/$$program && golangci-lint run); done
 	helm lint --strict charts/ringmaster

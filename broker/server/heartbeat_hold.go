@@ -57,7 +57,7 @@ type beatPace struct {
 	interval time.Duration
 }
 
-// came notes a heartbeat. The interval is learnt from two of which the first was not held. One that does not fit it any more is forgotten, and learnt anew: in some
+// came notes a heartbeat. The interval is learnt from two of which the first was not held, or from the answer to a SyncGroup and the first one. One that does not fit it any more is forgotten, and learnt anew: in some
 // clients the interval begins when they send a heartbeat, in others with its answer, so between a held one and the next it is once or twice as long.
 func (p *beatPace) came(member memberKey, generation int32, now time.Time) {
 	if p.member != member {
@@ -72,6 +72,16 @@ func (p *beatPace) came(member memberKey, generation int32, now time.Time) {
 		}
 	}
 	p.generation, p.last, p.held = generation, now, false
+}
+
+// synced notes that a member was given its share. Of one whose interval is not known it is learnt from here to its first heartbeat, which comes an interval later, or sooner.
+func (p *beatPace) synced(member memberKey, generation int32, now time.Time) {
+	if p.member != member {
+		*p = beatPace{member: member}
+	}
+	if p.interval == 0 {
+		p.generation, p.last, p.held = generation, now, false
+	}
 }
 
 // answered notes what the heartbeat was answered.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -91,6 +92,13 @@ func (m *beater) answer() (id int32, body []byte) {
 // join joins, anew or again, and asks for the member's share.
 func (m *beater) join() {
 	m.t.Helper()
+	m.enter()
+	m.share()
+}
+
+// enter joins, and sends a SyncGroup.
+func (m *beater) enter() {
+	m.t.Helper()
 	join := joinRequest("g")
 	join.SessionTimeoutMillis, join.MemberID = int32((30 * time.Minute).Milliseconds()), m.id
 	m.send(join, 3)
@@ -103,11 +111,17 @@ func (m *beater) join() {
 	sync := kmsg.NewPtrSyncGroupRequest()
 	sync.Group, sync.MemberID, sync.Generation = "g", m.id, m.generation
 	m.send(sync, 2)
+}
+
+// share reads the answer to a SyncGroup.
+func (m *beater) share() []coordinator.TopicPartitions {
+	m.t.Helper()
 	synced := kmsg.NewPtrSyncGroupResponse()
 	synced.SetVersion(2)
 	if err := m.receive(synced); err != nil || synced.ErrorCode != codeNone {
 		m.t.Fatalf("sync: %v, error code %d", err, synced.ErrorCode)
 	}
+	return decodeShares(map[string][]byte{m.id: synced.MemberAssignment})[m.id]
 }
 
 // beat sends a heartbeat and returns its correlation id.
@@ -176,6 +190,39 @@ func TestAPlanIsHeardOfAtOnceByThoseThatItConcerns(t *testing.T) {
 	b.plan(3, pod("web-0", "127.0.0.2", 0), pod("web-1", "127.0.0.3", 2, 3, 4), pod("web-2", "127.0.0.4", 1))
 	two.told(ofTwo, coordinator.ErrRebalanceInProgress)
 	b.holds(0)
+}
+
+func TestASyncIsHeldUntilItsPodIsAMember(t *testing.T) {
+	t.Parallel()
+	b := startHoldingBroker(t, time.Hour)
+	m := &beater{b: b}
+	m.connect("127.0.0.4")
+	m.say("apache-kafka-java", "4.1.0")
+	m.enter()
+	b.holds(1)
+	b.plan(2, pod("web-0", "127.0.0.2", 0, 1), pod("web-1", "127.0.0.3", 2), pod("web-2", "127.0.0.4", 3))
+	if diff := cmp.Diff([]coordinator.TopicPartitions{{Topic: "orders", Partitions: []int32{3}}}, m.share()); diff != "" {
+		t.Errorf("the share (-want +got):\n%s", diff)
+	}
+	b.pass(time.Minute)
+	id := m.beat() // its first: it came a minute after the share
+	b.holds(1)
+	b.plan(3, pod("web-0", "127.0.0.2", 0, 1), pod("web-1", "127.0.0.3", 2, 3), pod("web-2", "127.0.0.4"))
+	m.told(id, coordinator.ErrRebalanceInProgress)
+}
+
+func TestASyncThatIsHeldIsAnsweredBeforeWhatFollowsIt(t *testing.T) {
+	t.Parallel()
+	b := startHoldingBroker(t, time.Hour)
+	m := &beater{b: b}
+	m.connect("127.0.0.4")
+	m.enter()
+	b.holds(1)
+	id := m.beat()
+	if share := m.share(); len(share) > 0 {
+		t.Errorf("the share is %v", share)
+	}
+	m.told(id, codeNone)
 }
 
 func TestAHeldHeartbeatIsAnsweredBeforeWhatFollowsIt(t *testing.T) {

@@ -36,6 +36,9 @@ func (s *Server) syncGroup(ctx context.Context, r *request) kmsg.Response {
 	if !ok || reply.Err != codeNone {
 		return resp
 	}
+	if r.from != nil {
+		r.from.pace.synced(memberKey{req.Group, req.MemberID}, req.Generation, s.groups.now())
+	}
 	resp.ProtocolType, resp.Protocol = &body.ProtocolType, &body.Protocol
 	resp.MemberAssignment = body.Assignment
 	if body.Shared {

@@ -47,6 +47,7 @@ func TestManagedState(t *testing.T) {
 		"that there were no clients before the plan says nothing":              {preparing, &Observation{plan: 4, group: &description{state: coordinator.StateEmpty, generation: 4}}, preparing},
 		"a group without members is empty, whatever clients there are":         {v1alpha1.GroupEmpty, of(coordinator.StateStable, 5, client), v1alpha1.GroupEmpty},
 		"KIP-848: a client that holds more than its target has to let go":      {preparing, of(coordinator.StateReconciling, 5, observedMember{id: "a", assigned: orders(0, 1), target: orders(0)}), preparing},
+		"KIP-848: a client that is behind has yet to let go, or to hear of it": {preparing, of(coordinator.StateReconciling, 5, observedMember{id: "a", assigned: orders(0), target: orders(0), behind: true}), preparing},
 		"KIP-848: a client that waits for its target has only to be given it":  {preparing, of(coordinator.StateReconciling, 5, observedMember{id: "a", assigned: orders(0), target: orders(0, 1)}), completing},
 		"KIP-848: a client that holds a topic that is not its own, has to too": {preparing, of(coordinator.StateReconciling, 5, observedMember{id: "a", assigned: orders(0)}), preparing},
 	}
