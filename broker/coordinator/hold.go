@@ -13,13 +13,18 @@ import (
 type heldBeat struct {
 	// in is the Heartbeat; of a Sync it has the token, the client, the generation and the hold.
 	in Heartbeat
-	// sync is the Sync, nil for a Heartbeat.
-	sync *Sync
+	// sync is the Sync, nil for a Heartbeat. gathering says that something is free for its member, which waits for the rest.
+	sync      *Sync
+	gathering bool
 	// due is when it is answered at the latest.
 	due time.Time
 	// place is where it stands in heldBeats.byDue.
 	place int
 }
+
+// gatherTime is how long a Sync is held on when something is free for its member, for the rest of its share: old owners that are told at the same time let go a few
+// milliseconds after one another, and what the answer lacks its client hears of with its first heartbeat, a whole interval later.
+const gatherTime = 500 * time.Millisecond
 
 // heldBeats are the heartbeats that wait. Each is of a member that has been told all that is free of its share, in the group's answer to Heartbeat.in still a
 // success: whatever step makes it another one answers it.
@@ -53,19 +58,30 @@ func (g *Group) holdSync(m *groupMember, in Sync) bool {
 	}
 	g.touch(m)
 	m.syncDue = time.Time{}
-	g.held.add(&heldBeat{in: Heartbeat{Token: in.Token, Client: in.Client, Generation: in.Generation, Hold: in.Hold}, sync: &in, due: g.now.Add(wait)})
+	b := &heldBeat{in: Heartbeat{Token: in.Token, Client: in.Client, Generation: in.Generation, Hold: in.Hold}, sync: &in, due: g.now.Add(wait)}
+	g.held.add(b)
 	g.held.lacking[m.id] = true
+	g.gather(m, b)
 	return true
 }
 
-// mayHoldSync says whether a member has nothing yet, holds nothing that it is to hear of, and may be given something: its pod has yet to become a member, or others have yet
-// to let go of what it is to read.
+// gather shortens the hold of a Sync when something is free for its member.
+func (g *Group) gather(m *groupMember, b *heldBeat) {
+	if b.gathering || len(g.handoff.share(m)) == 0 {
+		return
+	}
+	b.gathering, b.due = true, earliest(b.due, g.now.Add(gatherTime))
+	heap.Fix(&g.held.byDue, b.place)
+}
+
+// mayHoldSync says whether a member has nothing yet, holds nothing that it is to hear of, and may be given more than is free: its pod has yet to become a member, or others
+// have yet to let go of what it is to read.
 func (g *Group) mayHoldSync(m *groupMember) bool {
-	if g.managed == nil || m.consumer != nil || m.client.synced || len(m.client.held) > 0 || len(g.handoff.share(m)) > 0 {
+	if g.managed == nil || m.consumer != nil || m.client.synced || len(m.client.held) > 0 {
 		return false
 	}
 	_, seated := g.managed.pods[m.client.pod]
-	return !seated || len(m.client.target) > 0
+	return !seated || len(g.handoff.share(m)) < len(m.client.target)
 }
 
 func (h *heldBeats) add(b *heldBeat) {
@@ -140,11 +156,14 @@ func (g *Group) wake() {
 	}
 	slices.Sort(changed)
 	for _, id := range changed {
-		m, ok := g.stillHeld(g.held.of[id])
+		b := g.held.of[id]
+		m, ok := g.stillHeld(b)
 		switch {
 		case !ok:
 			g.letGo(id)
-		case m.client.synced:
+		case b.sync != nil:
+			g.gather(m, b)
+		default:
 			g.noteLacking(m)
 		}
 	}

@@ -35,6 +35,30 @@ func TestASyncIsHeldUntilItsMemberIsGivenSomething(t *testing.T) {
 			},
 			hold: 3 * time.Second, want: SyncReply{Shared: true, Share: given},
 		},
+		"one of two has let go": {
+			steps: func(h *holdingGroup) {
+				h.plan(2, h.pod(0, 0), h.pod(1, 2), h.pod(2, 1, 3))
+				h.join("a")
+				h.pass(gatherTime - time.Millisecond)
+			},
+			hold: 3 * time.Second, waits: true,
+		},
+		"one of two has let go, and the other one has not soon after": {
+			steps: func(h *holdingGroup) {
+				h.plan(2, h.pod(0, 0), h.pod(1, 2), h.pod(2, 1, 3))
+				h.join("a")
+				h.pass(gatherTime)
+			},
+			hold: 3 * time.Second, want: SyncReply{Shared: true, Share: given},
+		},
+		"both have let go": {
+			steps: func(h *holdingGroup) {
+				h.plan(2, h.pod(0, 0), h.pod(1, 2), h.pod(2, 1, 3))
+				h.join("a")
+				h.join("b")
+			},
+			hold: 3 * time.Second, want: SyncReply{Shared: true, Share: []TopicPartitions{{"orders", []int32{1, 3}}}},
+		},
 		"its pod is to read nothing": {
 			steps: func(h *holdingGroup) { h.plan(2, h.pod(0, 0, 1), h.pod(1, 2, 3), h.pod(2)) }, hold: 3 * time.Second, want: SyncReply{Shared: true},
 		},

@@ -31,6 +31,7 @@ func startControllers() {
 	GinkgoHelper()
 	program := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager")
 	if _, err := os.Stat(program); err != nil {
+		Expect(os.Getenv("CI")).NotTo(Equal("true"), "%s is missing: %v", program, err)
 		Skip("needs kube-controller-manager beside the API server's program")
 	}
 	config := clientcmdapi.NewConfig()

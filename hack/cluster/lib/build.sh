@@ -5,12 +5,12 @@
 # there is whole, and an interrupted build goes on where it stopped (Go keeps what it compiled). A lock
 # per step lets "make test" take what it needs while another process builds the rest.
 
-readonly ENVTEST_COMMANDS=(kube-apiserver kubectl)
-readonly NODE_COMMANDS=(kube-controller-manager kube-scheduler kubelet kube-proxy)
+readonly ENVTEST_COMMANDS=(kube-apiserver kubectl kube-controller-manager)
+readonly NODE_COMMANDS=(kube-scheduler kubelet kube-proxy)
 
 build() {
   build_envtest
-  build_kube "about 4 minutes on 2 cores" "${NODE_COMMANDS[@]}"
+  build_kube "about 3 minutes on 2 cores" "${NODE_COMMANDS[@]}"
   build_module "$HERE/src/coredns"
   build_module "$HERE/src/provisioner"
   build_module "$HERE/src/pause"
@@ -18,11 +18,11 @@ build() {
 }
 
 build_envtest() {
-  build_kube "about 5 minutes on 2 cores" "${ENVTEST_COMMANDS[@]}"
+  build_kube "about 6 minutes on 2 cores" "${ENVTEST_COMMANDS[@]}"
   build_module "$HERE/src/etcd"
 }
 
-# envtest_assets [--if-built]: prints where the three programs are, that a test's API server needs.
+# envtest_assets [--if-built]: prints where the programs are that the suites with an API server need.
 envtest_assets() {
   case $1 in
     --if-built) { have "${ENVTEST_COMMANDS[@]}" && fresh etcd "$(module_key "$HERE/src/etcd")"; } || die "the API server has not been built" ;;
