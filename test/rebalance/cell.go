@@ -18,6 +18,8 @@ const (
 	lookEvery = 50 * time.Millisecond
 	// settleLimit is how long a group may take to become stable: Kafka's takes its session timeout, 45 s, where a consumer has died.
 	settleLimit = 2 * time.Minute
+	// restFor is more than the clients' heartbeat interval, 3 s.
+	restFor = 4 * time.Second
 	// pauseOf is how long no record of a partition may be read for its pod to count as paused; records come every 100 ms.
 	pauseOf = 500 * time.Millisecond
 )
@@ -118,6 +120,19 @@ func (c *cell) await(ctx context.Context, limit time.Duration, done func() bool)
 // settle waits until the group is stable, and returns who reads what.
 func (c *cell) settle(ctx context.Context) (owners, error) { return c.settleOn(ctx, nil) }
 
+// rest waits until the group is stable, and then for longer than a heartbeat interval: a client that has just joined is not to be heard of before its first heartbeat.
+func (c *cell) rest(ctx context.Context) (owners, error) {
+	if _, err := c.settle(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(restFor):
+	}
+	return c.settle(ctx)
+}
+
 // settleOn waits until the group is stable and its owners are as asked for.
 func (c *cell) settleOn(ctx context.Context, good func(owners) bool) (owners, error) {
 	var now owners
@@ -146,7 +161,7 @@ type step struct {
 
 // scale changes the number of pods.
 func (c *cell) scale(ctx context.Context, to int) (*step, error) {
-	before, err := c.settle(ctx)
+	before, err := c.rest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +243,7 @@ type kill struct {
 
 // kill kills the process of a pod that was not killed before, waits until its partitions are read, and then until all pods read again.
 func (c *cell) kill(ctx context.Context) (*kill, error) {
-	before, err := c.settle(ctx)
+	before, err := c.rest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -323,7 +338,7 @@ type roll struct {
 
 // roll replaces every pod.
 func (c *cell) roll(ctx context.Context) (*roll, error) {
-	before, err := c.settle(ctx)
+	before, err := c.rest(ctx)
 	if err != nil {
 		return nil, err
 	}

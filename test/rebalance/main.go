@@ -275,7 +275,7 @@ func (o *options) load(r *figures) error {
 	if err := json.Unmarshal(b, earlier); err != nil {
 		return fmt.Errorf("read an earlier run's figures: %w", err)
 	}
-	r.Bursts = earlier.Bursts
+	r.Bursts, r.Failures = earlier.Bursts, earlier.Failures
 	return nil
 }
 

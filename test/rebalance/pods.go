@@ -15,6 +15,9 @@ import (
 	"syscall"
 )
 
+// readyPort is where a member listens once its consumer is made, which is when its pod is ready, as with applications that start for some time.
+const readyPort = 8080
+
 // namespace is where everything runs but the operator.
 const namespace = "rebalance"
 
@@ -70,11 +73,12 @@ spec:
             - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
             - {name: JOURNAL, value: %[8]q}
             - {name: SESSION_MS, value: "%[9]d"}
+          readinessProbe: {tcpSocket: {port: %[12]d}, periodSeconds: 1}
           volumeMounts:
             - {name: journal, mountPath: %[8]q}
 %[10]s      volumes:
         - {name: journal, hostPath: {path: %[8]q}}
-%[11]s`, c.name, replicas, c.o.image, c.k.command(c.o), c.k.name, c.s.bootstrap, topicName, c.dir, c.session.Milliseconds(), mounts.String(), volumes.String())
+%[11]s`, c.name, replicas, c.o.image, c.k.command(c.o), c.k.name, c.s.bootstrap, topicName, c.dir, c.session.Milliseconds(), mounts.String(), volumes.String(), readyPort)
 }
 
 // managed is the ConsumerGroup of the consumers.

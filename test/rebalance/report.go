@@ -23,6 +23,8 @@ type figures struct {
 	Period     time.Duration
 	Cells      []*cellResult
 	Bursts     []*burst
+	// Failures say why groups were not made.
+	Failures []string
 }
 
 // cellResult is what one kind of client did with one system.
@@ -130,6 +132,9 @@ func (o *options) page(ctx context.Context, f *figures) string {
 		if c.Failure != "" {
 			fmt.Fprintf(b, "Ended early: %s with %s: %s.\n\n", c.Kind, c.System, c.Failure)
 		}
+	}
+	for _, failure := range f.Failures {
+		fmt.Fprintf(b, "Ended early: %s.\n\n", failure)
 	}
 	return b.String()
 }
@@ -245,7 +250,7 @@ func (f *figures) bursts(b *strings.Builder) {
 	b.WriteString("### A group from nothing to stable\n\n")
 	rows := [][]string{{"group", "protocol", "Ringmaster: median", "slowest of", "since the last pod was ready", "target", "Kafka: median", "slowest"}}
 	for _, ours := range f.Bursts {
-		if ours.System != "ringmaster" {
+		if ours.System != "ringmaster" || len(ours.Times) == 0 {
 			continue
 		}
 		protocol, target := "classic", smallGroup

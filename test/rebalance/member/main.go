@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -52,8 +53,25 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	a := &asked{bootstrap: args[1], group: args[2], topic: args[3], session: time.Duration(session) * time.Millisecond, journal: j}
+	ready, err := new(net.ListenConfig).Listen(ctx, "tcp", ":8080") // the pod's readiness probe
+	if err != nil {
+		return fmt.Errorf("listen for the readiness probe: %w", err)
+	}
+	defer ready.Close()
+	go answer(ready)
 	if args[0] == "sarama-eager" {
 		return a.sarama(ctx)
 	}
 	return a.franz(ctx, strings.TrimPrefix(args[0], "franz-"))
+}
+
+// answer takes connections, and closes them: those that nobody takes would fill the queue, and the pod would not be ready any more.
+func answer(ready net.Listener) {
+	for {
+		c, err := ready.Accept()
+		if err != nil {
+			return // it was closed
+		}
+		_ = c.Close() // nothing was written
+	}
 }

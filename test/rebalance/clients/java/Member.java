@@ -3,6 +3,7 @@
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -10,6 +11,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.FutureTask;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -42,6 +44,9 @@ final class Member implements ConsumerRebalanceListener {
                 }
             }));
             consumer.subscribe(List.of(args[3]), member);
+            Thread ready = new Thread(new FutureTask<>(() -> answer(new ServerSocket(8080))));
+            ready.setDaemon(true);
+            ready.start();
             while (true) {
                 for (ConsumerRecord<byte[], byte[]> r : consumer.poll(Duration.ofMillis(200))) {
                     member.write("D", r.partition() + " " + r.offset());
@@ -69,6 +74,13 @@ final class Member implements ConsumerRebalanceListener {
             options.put("heartbeat.interval.ms", session / 3);
         }
         return options;
+    }
+
+    /** Answers the pod's readiness probe. */
+    private static Void answer(ServerSocket ready) throws IOException {
+        while (true) {
+            ready.accept().close();
+        }
     }
 
     private static long now() {

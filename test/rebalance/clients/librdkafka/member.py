@@ -3,7 +3,9 @@
 
 import os
 import signal
+import socket
 import sys
+import threading
 import time
 
 from confluent_kafka import Consumer
@@ -32,6 +34,12 @@ def stop(*_):
     stopped = True
 
 
+def answer(ready):
+    """Answers the pod's readiness probe."""
+    while True:
+        ready.accept()[0].close()
+
+
 signal.signal(signal.SIGTERM, stop)
 options = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "latest"}
 if kind == "librdkafka-848":
@@ -42,6 +50,7 @@ else:
         options |= {"session.timeout.ms": session, "heartbeat.interval.ms": session // 3}
 consumer = Consumer(options)
 consumer.subscribe([topic], on_assign=told("G"), on_revoke=told("R"), on_lost=told("L"))
+threading.Thread(target=answer, args=[socket.create_server(("", 8080))], daemon=True).start()
 while not stopped:
     m = consumer.poll(0.2)
     if m is None:
