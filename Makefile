@@ -45,7 +45,7 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@assets=$$(hack/envtest-assets.sh); \
 	echo "test: go test $(RACE) ./... with the API server in $$assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
-	@echo "test: two million random steps of the coordinator, pods, operators and brokers, with new seeds, without the race detector"
+	@echo "test: two million random steps of the coordinator, pods, operators and brokers, without the race detector (make soak takes new seeds)"
 	@go test -timeout 15m -count 1 -run '^TestRandom(Runs|Worlds)$$' ./broker/coordinator
 	@echo "test: hack/tools, test/bench, test/conformance, test/rebalance"
 	@go -C hack/tools test ./img

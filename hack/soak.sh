@@ -12,10 +12,16 @@ shift || true
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 for package in "$@"; do go test -c -o "$dir/$(basename "$package").test" "$package"; done
+# Some programs take the same seeds each time, unless they are told to take new ones.
+declare -A seeds
+for package in "$@"; do
+  if "$dir/$(basename "$package").test" -help 2>&1 | grep -q '^  -seed'; then seeds[$package]=-seed=0; fi
+done
 rounds=0
 while ((SECONDS < end)); do
   for package in "$@"; do
-    (cd "$package" && "$dir/$(basename "$package").test" -test.run 'Crash|Fault|Kill|Random|EveryAcknowledged' -test.timeout 20m >"$dir/log" 2>&1) ||
+    (cd "$package" && "$dir/$(basename "$package").test" -test.run 'Crash|Fault|Kill|Random|EveryAcknowledged' -test.timeout 20m \
+      ${seeds[$package]:+"${seeds[$package]}"} >"$dir/log" 2>&1) ||
       { cat "$dir/log"; echo "soak: FAILED in round $((rounds + 1)) of $package"; exit 1; }
   done
   rounds=$((rounds + 1))

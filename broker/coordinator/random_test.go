@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "the seed of the random runs, 0 for a new one")
+	seedFlag = flag.Uint64("seed", 1, "the seed of the random runs, 0 for a new one, as make soak has")
 	runs     = flag.Int("runs", 10, "how many random runs")
 	episodes = flag.Int("episodes", 0, "how many groups a random run is of, each of 1000 steps and of those in which it settles; 0 is 60, or 6 with -race and -short")
 	history  = flag.Int("history", 25, "how many of the last steps to print when an invariant does not hold")
@@ -28,14 +28,19 @@ const (
 	longestRebalance = 60 * time.Second
 )
 
+// firstSeed is the seed of a random run.
+func firstSeed() uint64 {
+	if *seedFlag == 0 {
+		return rand.Uint64()
+	}
+	return *seedFlag
+}
+
 // TestRandomRuns lets clients of all kinds talk to a group that join, read, commit, fall silent, crash, lose answers and repeat requests, while plans and topics come and
 // go, the clock jumps, and the coordinator crashes and is loaded from its log. The invariants of checks_test.go hold after every step. Then the clients behave, and the group
 // has to settle.
 func TestRandomRuns(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	seed := firstSeed()
 	count := *episodes
 	switch {
 	case count > 0:

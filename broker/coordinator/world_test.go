@@ -16,10 +16,7 @@ import (
 // TestRandomRuns do. The invariants of checks_test.go hold after every step, and those of world_checks_test.go after every decision of the operator. Then all is well, and everything has to settle: each partition
 // has an owner, and nothing more is decided.
 func TestRandomWorlds(t *testing.T) {
-	seed := *seedFlag
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
+	seed := firstSeed()
 	count := *episodes
 	switch {
 	case count > 0:
