@@ -285,6 +285,9 @@ func (g *Group) assign() (changed bool) {
 		g.consumer.due = time.Time{} // who waits is answered when the topics are there
 		return false
 	}
+	if g.ordinary.generation == 0 { // a group whose plan was of generation 0: a member's epoch is 1 at least
+		g.bump()
+	}
 	previous := make(assigner.Assignment, len(g.sorted))
 	for _, m := range g.sorted {
 		previous[m.id] = m.client.target
