@@ -115,3 +115,24 @@ func TestAPlanOfANewResourceCounts(t *testing.T) {
 		t.Errorf("the generation is %d after the resource was created anew, want 1", got)
 	}
 }
+
+// TestAMembersEpochIsNoneThatItsGroupHasYetToReach: the group's plan was of generation 0, and it is no longer managed.
+func TestAMembersEpochIsNoneThatItsGroupHasYetToReach(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	g := New("billing", Options{AssignmentInterval: time.Second})
+	join := Join{
+		Client: Client{Host: "10.0.0.1"}, NewMemberID: "a", SessionTimeout: 45 * time.Second, RebalanceTimeout: time.Minute, ProtocolType: "consumer",
+		Protocols: []Protocol{{Name: "range"}}, Subscription: &Subscription{Topics: []string{"orders"}},
+	}
+	g.Step(now, Topics{Topics: map[string]Topic{"orders": {ID: TopicID{1}, Partitions: 2}}})
+	g.Step(now, Plan{Managed: true, UID: "u", Members: []PlanMember{{Pod: "web-0", UID: "u0", IP: "10.0.0.1", Alive: true}}})
+	g.Step(now, join)
+	g.Step(now, Plan{})
+	g.Step(now, ConsumerHeartbeat{Token: 1, NewMemberID: "b", RebalanceTimeout: time.Minute, Topics: []string{"orders"}, Full: true})
+	join.Client.MemberID = "a"
+	g.Step(now, join)
+	if m := g.members["b"]; m == nil || m.generation < 1 || m.generation > g.Generation() {
+		t.Errorf("the group is of epoch %d, and its member %+v", g.Generation(), m)
+	}
+}

@@ -40,27 +40,35 @@ func firstSeed() uint64 {
 // go, the clock jumps, and the coordinator crashes and is loaded from its log. The invariants of checks_test.go hold after every step. Then the clients behave, and the group
 // has to settle.
 func TestRandomRuns(t *testing.T) {
-	seed := firstSeed()
-	count := *episodes
+	runEpisodes(t, 60, func(t *testing.T, seed uint64) (int, *simulation) {
+		s := newSimulation(t, seed)
+		s.chaos(1000)
+		s.calm()
+		return s.steps, s
+	})
+}
+
+// runEpisodes makes the random runs of a test, each of so many episodes, of which each returns how many steps it took and what tells of them.
+func runEpisodes(t *testing.T, normal int, episode func(t *testing.T, seed uint64) (int, *simulation)) {
+	t.Helper()
+	seed, count := firstSeed(), *episodes
 	switch {
 	case count > 0:
 	case raceEnabled || testing.Short():
 		count = 6
 	default:
-		count = 60
+		count = normal
 	}
 	for run := range *runs {
 		first := seed + uint64(run*count)
 		t.Run(fmt.Sprintf("seed %d", first), func(t *testing.T) {
 			t.Parallel()
 			steps := 0
-			for episode := range count {
-				s := newSimulation(t, first+uint64(episode))
-				s.chaos(1000)
-				s.calm()
-				steps += s.steps
+			for i := range uint64(count) {
+				n, s := episode(t, first+i)
+				steps += n
 				if t.Failed() {
-					t.Fatalf("in the episode of -seed=%d -runs=1 -episodes=1; the last steps:\n%s", first+uint64(episode), s.history())
+					t.Fatalf("in the episode of -seed=%d -runs=1 -episodes=1; the last steps:\n%s", first+i, s.history())
 				}
 			}
 			t.Logf("%d steps", steps)

@@ -3,7 +3,6 @@
 package coordinator
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,32 +15,12 @@ import (
 // TestRandomRuns do. The invariants of checks_test.go hold after every step, and those of world_checks_test.go after every decision of the operator. Then all is well, and everything has to settle: each partition
 // has an owner, and nothing more is decided.
 func TestRandomWorlds(t *testing.T) {
-	seed := firstSeed()
-	count := *episodes
-	switch {
-	case count > 0:
-	case raceEnabled || testing.Short():
-		count = 6
-	default:
-		count = 25
-	}
-	for run := range *runs {
-		first := seed + uint64(run*count)
-		t.Run(fmt.Sprintf("seed %d", first), func(t *testing.T) {
-			t.Parallel()
-			steps := 0
-			for episode := range count {
-				w := newWorld(t, first+uint64(episode))
-				w.chaos(1000)
-				w.calm()
-				steps += w.steps + w.s.steps
-				if t.Failed() {
-					t.Fatalf("in the episode of -seed=%d -runs=1 -episodes=1; the last steps:\n%s", first+uint64(episode), w.s.history())
-				}
-			}
-			t.Logf("%d steps", steps)
-		})
-	}
+	runEpisodes(t, 25, func(t *testing.T, seed uint64) (int, *simulation) {
+		w := newWorld(t, seed)
+		w.chaos(1000)
+		w.calm()
+		return w.steps + w.s.steps, w.s
+	})
 }
 
 // versions are those of something that the API server keeps, as its watchers see them: in this order, each when it gets to it.
