@@ -88,7 +88,7 @@ type ConsumerGroupSpec struct {
 	HandoffTimeout *metav1.Duration `json:"handoffTimeout,omitempty"`
 
 	// rebalanceDelay is how long a pod that becomes a member waits for others that come at the same time, so that many cost one rebalance; four times that at
-	// most. A member that is lost is never waited for. As a duration, default 500ms, from 0s to 1m.
+	// most, ten times where nobody reads anything yet. A member that is lost is never waited for. As a duration, default 500ms, from 0s to 1m.
 	// +kubebuilder:default="500ms"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -207,14 +207,19 @@ func loads(a assigner.Assignment) []int {
 	return out
 }
 
-// checkManaged: the targets of a pod's clients are its share, as far as they read its topics, each partition once, and nothing is held for longer than the handoff
-// timeout.
+// checkManaged: the targets of a pod's clients are its share, as far as they read its topics, and what is lent to them, each partition once, and nothing is held for longer
+// than the handoff timeout. Nobody who is alive is to let go of a partition that nobody else could read.
 func (k *checker) checkManaged() {
 	g := k.s.g
 	if g.managed.awaited {
 		return
 	}
-	of := map[assigner.Partition]string{}
+	of, inPlan := map[assigner.Partition]string{}, map[assigner.Partition]bool{}
+	for _, pod := range g.managed.pods {
+		for _, tp := range pod.share {
+			inPlan[tp] = true
+		}
+	}
 	for id, m := range g.members {
 		for tp, since := range m.client.moved {
 			if !k.now.Before(since.Add(g.managed.handoffTimeout)) {
@@ -226,18 +231,38 @@ func (k *checker) checkManaged() {
 				k.errorf("%v is meant for %s and %s", tp, id, other)
 			}
 			of[tp] = id
-			if !slices.Contains(g.managed.pods[m.client.pod].share, tp) || !slices.Contains(m.topics, tp.Topic) {
-				k.errorf("%s is to get %v, which is not its pod's or not of its topics", id, tp)
-			}
 		}
 	}
 	for name, pod := range g.managed.pods {
 		for _, tp := range pod.share {
-			for id, m := range g.members {
-				if m.client.pod == name && !m.client.opaque && slices.Contains(m.topics, tp.Topic) && of[tp] == "" {
-					k.errorf("%v is meant for nobody, though %s could read it", tp, id)
-				}
+			k.checkShared(name, tp, of[tp])
+		}
+	}
+	for id, m := range g.members {
+		for _, tp := range m.client.target {
+			if !inPlan[tp] {
+				k.errorf("%s is to read %v, which is in no pod's share", id, tp)
 			}
 		}
+	}
+}
+
+// checkShared: a partition of a pod's share is meant for a client of that pod, where one can read it, else for nobody, or for one that is alive and read it before. Who
+// holds it meanwhile may keep it.
+func (k *checker) checkShared(pod string, tp assigner.Partition, meant string) {
+	g := k.s.g
+	for id, m := range g.members {
+		if m.client.pod == pod && !m.client.opaque && slices.Contains(m.topics, tp.Topic) {
+			if meant == "" || g.members[meant].client.pod != pod {
+				k.errorf("%v is meant for %q, though %s of its pod could read it", tp, meant, id)
+			}
+			return
+		}
+	}
+	if meant != "" && !g.managed.pods[g.members[meant].client.pod].alive {
+		k.errorf("%v is lent to %s, whose pod is not alive", tp, meant)
+	}
+	if holder := g.handoff.holders[tp]; holder != nil && holder.id != meant && holder.client.pod != pod && !holder.client.opaque && g.managed.pods[holder.client.pod].alive {
+		k.errorf("%s is to let go of %v, which nobody else could read", holder.id, tp)
 	}
 }

@@ -74,14 +74,13 @@ func (g *Group) gather(m *groupMember, b *heldBeat) {
 	heap.Fix(&g.held.byDue, b.place)
 }
 
-// mayHoldSync says whether a member has nothing yet, holds nothing that it is to hear of, and may be given more than is free: its pod has yet to become a member, or others
-// have yet to let go of what it is to read.
+// mayHoldSync says whether a member has nothing yet, holds nothing that it is to hear of, and may be given more than is free: its pod is to read nothing so far, as no member or as
+// a standby, or others have yet to let go of what it is to read.
 func (g *Group) mayHoldSync(m *groupMember) bool {
 	if g.managed == nil || m.consumer != nil || m.client.synced || len(m.client.held) > 0 {
 		return false
 	}
-	_, seated := g.managed.pods[m.client.pod]
-	return !seated || len(g.handoff.share(m)) < len(m.client.target)
+	return len(m.client.target) == 0 || len(g.handoff.share(m)) < len(m.client.target)
 }
 
 func (h *heldBeats) add(b *heldBeat) {

@@ -60,7 +60,15 @@ func TestASyncIsHeldUntilItsMemberIsGivenSomething(t *testing.T) {
 			hold: 3 * time.Second, want: SyncReply{Shared: true, Share: []TopicPartitions{{"orders", []int32{1, 3}}}},
 		},
 		"its pod is to read nothing": {
-			steps: func(h *holdingGroup) { h.plan(2, h.pod(0, 0, 1), h.pod(1, 2, 3), h.pod(2)) }, hold: 3 * time.Second, want: SyncReply{Shared: true},
+			steps: func(h *holdingGroup) { h.plan(2, h.pod(0, 0, 1), h.pod(1, 2, 3), h.pod(2)) }, hold: 3 * time.Second, waits: true,
+		},
+		"its pod stood by, and takes over": {
+			steps: func(h *holdingGroup) {
+				h.plan(2, h.pod(0, 0, 1), h.pod(1, 2, 3), h.pod(2))
+				h.step(Leave{Members: []Client{{MemberID: "b"}}})
+				h.plan(3, h.pod(0, 0, 1), h.pod(2, 2, 3))
+			},
+			hold: 3 * time.Second, want: SyncReply{Shared: true, Share: []TopicPartitions{{"orders", []int32{2, 3}}}},
 		},
 		"its time is over":               {steps: func(h *holdingGroup) { h.pass(3 * time.Second) }, hold: 3 * time.Second, want: SyncReply{Shared: true}},
 		"a third of the session is over": {steps: func(h *holdingGroup) { h.pass(3 * time.Second) }, hold: time.Minute, want: SyncReply{Shared: true}},

@@ -162,7 +162,18 @@ func TestAHeldHeartbeatIsAnsweredWhenThereIsSomethingToSay(t *testing.T) {
 			do: func(h *holdingGroup) { h.pass(8 * time.Second) }, want: both,
 		},
 		"to join again where a partition was taken, and the others hear nothing": {
-			do:   func(h *holdingGroup) { h.plan(2, h.pod(0, 0), h.pod(1, 2, 3), h.pod(2, 1)) },
+			do: func(h *holdingGroup) {
+				h.join("c")
+				h.plan(2, h.pod(0, 0), h.pod(1, 2, 3), h.pod(2, 1))
+			},
+			want: map[Token]int16{beatOfA: ErrRebalanceInProgress},
+		},
+		"nothing where a partition is for a pod that has no client": {do: func(h *holdingGroup) { h.plan(2, h.pod(0, 0), h.pod(1, 2, 3), h.pod(2, 1)) }},
+		"to join again when that client joins": {
+			do: func(h *holdingGroup) {
+				h.plan(2, h.pod(0, 0), h.pod(1, 2, 3), h.pod(2, 1))
+				h.join("c")
+			},
 			want: map[Token]int16{beatOfA: ErrRebalanceInProgress},
 		},
 		"nothing where a plan gives a partition that another still holds": {

@@ -20,6 +20,8 @@ type managedGroup struct {
 	awaited bool
 	// pods are the plan's members by name. No partition is in the share of two.
 	pods map[string]managedPod
+	// owners is the pod of each partition that is in a share.
+	owners map[assigner.Partition]string
 	// byIP holds the names of the pods of each address.
 	byIP map[string][]string
 	// changed are the pods whose shares have to be divided anew.
@@ -75,7 +77,7 @@ func (mg *managedGroup) take(p Plan) (restarted map[string]bool) {
 	before := mg.pods
 	restarted = map[string]bool{}
 	mg.pods, mg.byIP, mg.changed = map[string]managedPod{}, map[string][]string{}, map[string]bool{}
-	seen := map[assigner.Partition]bool{}
+	mg.owners = map[assigner.Partition]string{}
 	members := slices.SortedFunc(slices.Values(p.Members), func(a, b PlanMember) int {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
 	})
@@ -88,8 +90,8 @@ func (mg *managedGroup) take(p Plan) (restarted map[string]bool) {
 			restarted[pm.Pod] = true
 		}
 		for _, tp := range flatten(pm.Share) {
-			if !seen[tp] {
-				seen[tp] = true
+			if _, ok := mg.owners[tp]; !ok {
+				mg.owners[tp] = pm.Pod
 				pod.share = append(pod.share, tp)
 			}
 		}
@@ -247,7 +249,7 @@ func (g *Group) managedState() string {
 		switch {
 		case g.needsRejoin(m), len(m.client.moved) > 0:
 			return StatePreparingRebalance
-		case !m.client.synced && (m.consumer == nil || !m.consumer.away), m.client.synced && len(m.client.last) < len(m.client.target):
+		case !m.client.synced && (m.consumer == nil || !m.consumer.away), m.client.synced && len(m.client.last) < len(m.client.target), len(m.client.lent) > 0:
 			state = StateCompletingRebalance
 		case state == StateEmpty:
 			state = StateStable

@@ -88,14 +88,16 @@ type PodsInput struct {
 	GracePeriod time.Duration
 	// Workloads are those of the pods and seats, by name. A pod of one that is not among them never stands by.
 	Workloads map[string]Workload
-	// RebalanceDelay is how long a pod that is to get a seat waits for others, after the last one that came; four times that after the first one at most.
+	// RebalanceDelay is how long a pod that is to get a seat waits for others, after the last one that came; four times that after the first one at most, ten times where nobody
+	// reads anything yet.
 	RebalanceDelay time.Duration
 	// Paused says that nobody is to have a share; WasPaused, that it was so when the last decision was made.
 	Paused, WasPaused bool
 }
 
-// maxDelays is how many times RebalanceDelay a pod waits at most.
-const maxDelays = 4
+// maxDelays is how many times RebalanceDelay a pod waits at most, and maxFirstDelays where nobody reads anything yet: then there is nothing that a late share is missed by, and a
+// client that was told too early hears of what it gets or loses besides a whole heartbeat interval later.
+const maxDelays, maxFirstDelays = 4, 10
 
 // PodsOutput is a decision about a managed group.
 type PodsOutput struct {

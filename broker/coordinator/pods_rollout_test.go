@@ -254,6 +254,10 @@ func TestDecideWaitsForOthersThatJoin(t *testing.T) {
 			in:   in(one, livePod("web-0"), came(ms(3900), livePod("web-1")), came(0, livePod("web-2"))),
 			want: PodsOutput{Seats: one, Deadline: podsNow.Add(ms(100))},
 		},
+		"Ten times where nobody reads anything": {
+			in:   in(nil, came(ms(9900), livePod("web-1")), came(0, livePod("web-2"))),
+			want: PodsOutput{Deadline: podsNow.Add(ms(100))},
+		},
 		"A death waits for nobody, and takes those that wait in": {
 			in: in(two, livePod("web-0"), came(0, livePod("web-2"))),
 			want: PodsOutput{

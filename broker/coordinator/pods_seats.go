@@ -195,10 +195,11 @@ func (s *seating) joinAt() time.Time {
 	}
 	delay := max(0, s.in.RebalanceDelay)
 	at := last.Add(delay)
-	if longest := first.Add(maxDelays * delay); longest.Before(at) {
-		return longest
+	delays := time.Duration(maxDelays)
+	if !slices.ContainsFunc(s.in.Seats, func(seat Seat) bool { return len(seat.Share) > 0 }) {
+		delays = maxFirstDelays
 	}
-	return at
+	return earliest(at, first.Add(delays*delay))
 }
 
 // takeIn gives those that are to join their seats, and has those stand by that are beyond them.

@@ -32,6 +32,8 @@ type reader struct {
 	synced bool
 	// target is what the member is to read, whoever still holds it; sorted.
 	target []assigner.Partition
+	// lent is what of target is in the share of another pod, of which no client is there to read it yet; sorted.
+	lent []assigner.Partition
 	// last is what the member was last told, if synced; sorted.
 	last []assigner.Partition
 	// held is what the member may be reading.

@@ -54,3 +54,4 @@ check safety fails "NO_WAIT" "${one[@]}" -DNO_WAIT
 check safety fails "NO_FENCE" "${one[@]}" -DNO_FENCE
 check safety fails "LOSE_HOLDERS" "${one[@]}" -DLOSE_HOLDERS
 check liveness fails "NO_TIMEOUT" "${one[@]}" -DPARTITIONS=1 -DNO_TIMEOUT
+check liveness fails "NO_RETURN" "${one[@]}" -DPARTITIONS=1 -DNO_RETURN

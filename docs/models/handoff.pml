@@ -35,8 +35,8 @@ mtype = { join, sync, beat, ok, rejoin, unknown, stale };
 byte plan[PARTITIONS], before[PARTITIONS];
 byte generation = 1;
 
-/* What the coordinator has stored: the plan that it knows, who holds each partition, and its members. */
-byte target[PARTITIONS], holder[PARTITIONS] = NONE;
+/* What the coordinator has stored: the plan that it knows, who is to read each partition, who holds it, and its members. */
+byte wanted[PARTITIONS], target[PARTITIONS], holder[PARTITIONS] = NONE;
 byte known = 1; /* the generation of its plan; it never falls */
 
 typedef Member {
@@ -168,11 +168,33 @@ inline grant(c, set) {
 	member[c].fenced = member[c].fenced & ~(set)
 }
 
+/* divide says who is to read each partition: the client that the plan has it for, or, while that is no member, whoever was to read it, or holds it, and is alive. */
+#define MAYLEND(c) ((c) != NONE && member[c].in && !down[c])
+inline divide() {
+	part = 0;
+	do
+	:: part < PARTITIONS ->
+		if
+#ifdef NO_RETURN
+		:: MAYLEND(target[part]) && (holder[part] == NONE || holder[part] == target[part])
+#endif
+		:: member[wanted[part]].in -> target[part] = wanted[part]
+		:: !member[wanted[part]].in && MAYLEND(target[part]) && (holder[part] == NONE || holder[part] == target[part])
+		:: !member[wanted[part]].in && MAYLEND(holder[part]) && holder[part] != target[part] -> target[part] = holder[part]
+		:: else -> target[part] = wanted[part]
+		fi;
+		part++
+	:: else -> break
+	od;
+	part = 0
+}
+
 /* remove takes a member out of the group. */
 inline remove(c) {
 	drop(c, ALL);
 	member[c].in = 0; member[c].synced = 0; member[c].told = 0; member[c].fenced = 0; member[c].epoch = 0; member[c].previous = 0;
-	disconnected[c] = 0
+	disconnected[c] = 0;
+	divide()
 }
 
 /* tell answers a client, if the request is still its. */
@@ -188,7 +210,8 @@ inline enter(c) {
 	if
 	:: SPEAKS848(c) -> member[c].epoch = 0
 	:: else -> member[c].epoch = known
-	fi
+	fi;
+	divide()
 }
 
 /* A SyncGroup: what the member is told is what is free of its part. Asked again it gets the same answer, less what it lost meanwhile. */
@@ -300,13 +323,14 @@ end:	do
 active proctype Watch() {
 	byte who = 0, part = 0;
 end:	do
-	:: d_step { known != generation || target[0] != plan[0] || target[PARTITIONS - 1] != plan[PARTITIONS - 1] ->
+	:: d_step { known != generation || wanted[0] != plan[0] || wanted[PARTITIONS - 1] != plan[PARTITIONS - 1] ->
 		part = 0;
 		do
-		:: part < PARTITIONS -> target[part] = plan[part]; part++
+		:: part < PARTITIONS -> wanted[part] = plan[part]; part++
 		:: else -> break
 		od;
 		known = generation;
+		divide();
 		check() }
 	od
 }
@@ -413,10 +437,10 @@ end:	do
 			if
 			:: part = 0;
 				do
-				:: part < PARTITIONS -> target[part] = before[part]; part++
+				:: part < PARTITIONS -> wanted[part] = before[part]; part++
 				:: else -> break
 				od;
-				part = 0
+				divide()
 			:: skip
 			fi;
 #ifdef LOSE_HOLDERS

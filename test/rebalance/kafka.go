@@ -104,7 +104,7 @@ func createTopic(ctx context.Context, bootstrap string, partitions int) error {
 	defer client.Close()
 	req := kmsg.NewPtrCreateTopicsRequest()
 	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions, t.ReplicationFactor = topicName, int32(partitions), 1
+	t.Topic, t.NumPartitions, t.ReplicationFactor = topicName, int32(min(partitions, partitionsAtOnce)), 1
 	req.Topics = append(req.Topics, t)
 	for {
 		resp, err := req.RequestWith(ctx, client)
@@ -112,7 +112,7 @@ func createTopic(ctx context.Context, bootstrap string, partitions int) error {
 			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 		}
 		if err == nil {
-			return nil
+			break
 		}
 		select {
 		case <-ctx.Done():
@@ -120,6 +120,29 @@ func createTopic(ctx context.Context, bootstrap string, partitions int) error {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+	for n := min(partitions, partitionsAtOnce); n < partitions; {
+		n = min(partitions, n+partitionsAtOnce)
+		if err := grow(ctx, client, n); err != nil {
+			return fmt.Errorf("give the topic %d partitions: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// partitionsAtOnce is fewer than the 10,000 records that Kafka's controller writes for one request at most.
+const partitionsAtOnce = 5000
+
+// grow gives the topic more partitions.
+func grow(ctx context.Context, client *kgo.Client, partitions int) error {
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = topicName, int32(partitions)
+	req.Topics, req.TimeoutMillis = append(req.Topics, t), 60_000
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 }
 
 // shorten gives a KIP-848 group of Kafka a shorter session.
