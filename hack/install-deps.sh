@@ -16,7 +16,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 # PROGRAM:PACKAGE, each looked for in PATH. A program of cni/ may be in any of the folders that distributions use; one of python/ is a module, of include/ a header.
 cluster=(containerd:containerd ctr:containerd runc:runc iptables:iptables conntrack:conntrack ip:iproute2 sysctl:procps
   mount:mount nsenter:util-linux openssl:openssl cni/bridge:containernetworking-plugins)
-test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make shellcheck:shellcheck spin:spin)
+test=(gcc:gcc include/stdlib.h:libc6-dev git:git kcat:kcat make:make redis-cli:redis-tools redis-server:redis-server shellcheck:shellcheck spin:spin)
 cgo=(gcc:gcc include/stdlib.h:libc6-dev)
 java=(javac:default-jdk-headless mvn:maven)
 kcat=(kcat:kcat)
