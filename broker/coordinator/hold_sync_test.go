@@ -125,11 +125,17 @@ func TestASyncIsHeldUntilItsMemberIsGivenSomething(t *testing.T) {
 func TestACooperativeMemberThatHasToLetGoIsNotHeld(t *testing.T) {
 	t.Parallel()
 	h := newHoldingGroup(t)
-	h.step(Join{
+	h.plan(2, h.pod(0), h.pod(1, 2, 3), h.pod(2, 0, 1))
+	h.join("a")
+	join := Join{
 		Token: 1, Client: Client{ClientID: "app", Host: "10.0.0.2"}, NewMemberID: "c", SessionTimeout: 9 * time.Second, RebalanceTimeout: time.Minute, ProtocolType: "consumer",
-		Protocols: []Protocol{{Name: "cooperative-sticky"}}, Subscription: &Subscription{Topics: []string{"orders"}, Owned: []TopicPartitions{{"orders", []int32{7}}}},
-	})
-	h.plan(2, h.pod(0, 0), h.pod(1, 2, 3), h.pod(2, 1))
+		Protocols: []Protocol{{Name: "cooperative-sticky"}}, Subscription: &Subscription{Topics: []string{"orders"}},
+	}
+	h.step(join)
+	h.sync("c")
+	h.plan(3, h.pod(0, 0, 1), h.pod(1, 2, 3), h.pod(2))
+	join.Token, join.Client.MemberID, join.NewMemberID, join.Subscription = 3, "c", "", &Subscription{Topics: []string{"orders"}, Owned: []TopicPartitions{{"orders", []int32{0, 1}}}}
+	h.step(join)
 	clear(h.answers)
 	h.step(Sync{Token: 2, Client: h.client("c"), Generation: h.generation("c"), Hold: 3 * time.Second})
 	h.answered(map[Token]int16{2: ErrNone})

@@ -104,15 +104,20 @@ func (mg *managedGroup) take(p Plan) (restarted map[string]bool) {
 }
 
 // match finds the pod that a client runs in: the only one with the client's address, else the one that the client names as its instance id
-// or client id.
+// or client id, else the only one with the address that is alive: an address may be another pod's by now.
 func (mg *managedGroup) match(m *groupMember) (pod, uid string) {
-	if names := mg.byIP[m.host]; len(names) == 1 {
+	names := mg.byIP[m.host]
+	if len(names) == 1 {
 		return names[0], mg.pods[names[0]].uid
 	}
 	for _, name := range []string{m.instanceID, m.clientID} {
 		if p, ok := mg.pods[name]; ok && name != "" {
 			return name, p.uid
 		}
+	}
+	alive := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !mg.pods[name].alive })
+	if len(alive) == 1 {
+		return alive[0], mg.pods[alive[0]].uid
 	}
 	return "", ""
 }

@@ -242,7 +242,7 @@ func (g *Group) join(in Join) {
 		}
 		return
 	case id == "" && c.InstanceID == "" && in.RequireMemberID:
-		g.pending[in.NewMemberID] = g.now.Add(in.SessionTimeout)
+		g.pending[in.NewMemberID] = g.now.Add(min(in.SessionTimeout, pendingTime))
 		g.reply(in.Token, ErrMemberIDRequired, JoinReply{MemberID: in.NewMemberID, Generation: -1})
 		return
 	case id == "":
@@ -258,6 +258,9 @@ func (g *Group) join(in Join) {
 	}
 	g.admit(g.newMember(id, in), in)
 }
+
+// pendingTime is how long a member id that was given out waits at most for its client, which joins with it at once if it joins: such ids count as members.
+const pendingTime = 45 * time.Second
 
 // checkJoin is the error of a JoinGroup that is refused whatever member it is of.
 func (g *Group) checkJoin(in Join) int16 {

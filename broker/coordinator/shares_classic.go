@@ -23,9 +23,10 @@ func (g *Group) shareJoin(m *groupMember, t Token) {
 	c := &m.client
 	g.mark(m)
 	g.handoff.unblock(m)
+	unknown := c.opaque
 	c.opaque, c.synced, c.last = false, false, nil
 	g.seat(m)
-	g.handoff.claim(m)
+	g.claim(m, unknown)
 	if g.consumer != nil && (m.generation < 0 || m.changed) {
 		g.bump()
 	}
@@ -51,27 +52,38 @@ func (g *Group) convertJoin(m *groupMember, t Token) {
 	g.shareJoin(m, t)
 }
 
-// claim lets go of what the client no longer holds, and takes note of what a cooperative one says that it still does (KIP-429). What another client holds,
-// and what was fenced, it cannot claim.
-func (h *handoff) claim(m *groupMember) {
+// claim lets go of what the client no longer holds. A cooperative one says what it still does (KIP-429), and is believed what it held so far; more only where what it reads is
+// unknown, for it was a member before the group decided the shares, and of partitions that there are. What another client holds, and what was fenced, it cannot claim.
+func (g *Group) claim(m *groupMember, unknown bool) {
 	c := &m.client
 	owned := map[assigner.Partition]bool{}
 	if m.cooperative() {
-		for _, tp := range flatten(m.subscription.Owned) {
-			owned[tp] = true
+		for _, t := range m.subscription.Owned {
+			for _, p := range t.Partitions {
+				tp := assigner.Partition{Topic: t.Topic, Partition: p}
+				if c.held[tp] || c.fenced[tp] || unknown && g.exists(tp) {
+					owned[tp] = true
+				}
+			}
 		}
 	}
 	maps.DeleteFunc(c.fenced, func(tp assigner.Partition, _ bool) bool { return !owned[tp] })
 	for tp := range c.held {
 		if !owned[tp] {
-			h.drop(m, tp)
+			g.handoff.drop(m, tp)
 		}
 	}
 	for tp := range owned {
-		if h.holders[tp] == nil && !c.fenced[tp] {
-			h.hold(m, tp)
+		if g.handoff.holders[tp] == nil && !c.fenced[tp] {
+			g.handoff.hold(m, tp)
 		}
 	}
+}
+
+// exists says whether there is a partition, as far as the group knows.
+func (g *Group) exists(tp assigner.Partition) bool {
+	t, ok := g.topics[tp.Topic]
+	return ok && tp.Partition >= 0 && tp.Partition < t.Partitions
 }
 
 // cooperative says whether the member keeps its partitions while it joins.
