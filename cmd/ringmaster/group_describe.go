@@ -88,7 +88,7 @@ func (c *client) groupError(what, group string, err error) error {
 	case errors.Is(err, kerr.GroupIDNotFound):
 		return errNoGroup(group)
 	case errors.Is(err, kerr.NonEmptyGroup):
-		return fmt.Errorf("group %q has members; stop them first (`ringmaster group describe %s` lists them)", group, group)
+		return fmt.Errorf("group %q has members; stop them first (`ringmaster group describe %s` lists them; one with a group.instance.id stays a member until its session ends)", group, group)
 	}
 	return c.explain(what, err, "")
 }
@@ -230,17 +230,19 @@ func (d *groupDetailJSON) print(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	labels := map[string]string{}
 	members := newTable("MEMBER", "CLIENT", "HOST", "PARTITIONS")
 	for _, m := range d.Members {
 		var shares []string
 		for _, a := range m.Assignments {
 			shares = append(shares, a.Topic+ranges(a.Partitions))
 		}
-		members.row(cmp.Or(m.InstanceID, m.MemberID), m.ClientID, m.Host, strings.Join(shares, " "))
+		labels[m.MemberID] = cmp.Or(m.InstanceID, m.MemberID)
+		members.row(labels[m.MemberID], m.ClientID, m.Host, strings.Join(shares, " "))
 	}
 	partitions := newTable("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
 	for _, p := range d.Partitions {
-		partitions.row(p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), p.MemberID)
+		partitions.row(p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), labels[p.MemberID])
 	}
 	for _, t := range []*table{members, partitions} {
 		if len(t.rows) == 0 {

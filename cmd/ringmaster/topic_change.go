@@ -25,7 +25,8 @@ func newTopicCreateCommand() *cobra.Command {
 		Short: "Create a topic",
 		Long: `Create a topic. The name may have letters, digits, '.', '_' and '-', at most 249 of them.
 
-Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup.policy, max.message.bytes, delete.retention.ms, flush.messages.`,
+Configuration entries have Kafka's names: retention.ms, retention.bytes, cleanup.policy, max.message.bytes, delete.retention.ms, flush.messages,
+segment.bytes, segment.ms, message.timestamp.type.`,
 		Example: `  ringmaster topic create orders --partitions 12
   ringmaster topic create audit --partitions 3 --retention 720h --config max.message.bytes=2097152
   ringmaster topic create state --config cleanup.policy=compact --if-not-exists`,

@@ -102,3 +102,29 @@ func TestScaleDownRefusedNamesAFew(t *testing.T) {
 		}
 	}
 }
+
+func TestAScaleDownThatIsRefusedSaysWhatWouldBeLost(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		kept []string
+		want string
+	}{
+		"records": {
+			kept: []string{"orders"},
+			want: "spec.replicas is 1, but partitions of orders have their records on broker 2 alone; 2 brokers go on running; set spec.replicas to 2, or delete those topics first",
+		},
+		"committed offsets": {
+			kept: []string{"__consumer_offsets", "orders"},
+			want: "spec.replicas is 1, but partitions of __consumer_offsets, orders have their records on broker 2 alone; 2 brokers go on running; set spec.replicas to 2, or delete those topics first" +
+				"; __consumer_offsets holds the committed offsets of all consumer groups, which go with it",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := scaleDownRefused(plan{asked: 1, replicas: 2, kept: map[int32][]string{2: test.kept}}); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}

@@ -133,8 +133,12 @@ func scaleDownRefused(p plan) string {
 			topics[topic] = true
 		}
 	}
-	return fmt.Sprintf("spec.replicas is %d, but partitions of %s have their records on broker %s alone; %d brokers go on running; set spec.replicas to %d, or delete those topics first",
-		p.asked, enumerate(slices.Sorted(maps.Keys(topics))), enumerate(brokers), p.replicas, p.replicas)
+	warning := ""
+	if topics[v1alpha1.TopicConsumerOffsets] {
+		warning = "; " + v1alpha1.TopicConsumerOffsets + " holds the committed offsets of all consumer groups, which go with it"
+	}
+	return fmt.Sprintf("spec.replicas is %d, but partitions of %s have their records on broker %s alone; %d brokers go on running; set spec.replicas to %d, or delete those topics first%s",
+		p.asked, enumerate(slices.Sorted(maps.Keys(topics))), enumerate(brokers), p.replicas, p.replicas, warning)
 }
 
 // enumerate lists the first names and counts the rest.
