@@ -165,6 +165,9 @@ clean: ## remove bin/ and cover.out
 tool = @echo "tools: building $(@F)"; go -C hack/tools build -trimpath -o $@
 $(TOOLS)/golangci-lint: hack/tools/go.mod hack/tools/go.sum
 	$(tool) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+.PHONY: helm
+helm: $(TOOLS)/helm ## builds bin/tools/helm
+
 $(TOOLS)/helm: hack/tools/go.mod hack/tools/go.sum
 	$(tool) helm.sh/helm/v4/cmd/helm
 $(TOOLS)/kind: hack/tools/go.mod hack/tools/go.sum

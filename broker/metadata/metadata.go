@@ -2,8 +2,8 @@
 
 // Package metadata holds what a broker knows of its cluster: brokers, topics and managed consumer groups.
 //
-// Its subpackages are the places where that knowledge comes from: file (one broker on its own) and kubernetes (Topic,
-// ConsumerGroup and BrokerCluster resources).
+// Its subpackages are the places where that knowledge comes from: file (one broker on its own), kubernetes (Topic,
+// ConsumerGroup and BrokerCluster resources) and redis (brokers that share a Redis).
 package metadata
 
 import (
@@ -51,11 +51,23 @@ type Topic struct {
 	ID   TopicID
 	// Leaders holds the id of the broker that leads each partition, by partition; -1 where none does.
 	Leaders []int32
-	Config  TopicConfig
+	// LeaderEpochs holds the leader epoch of each partition: it grows by one with each change of the leader. Nil where leaders do not change, which is 0 for all.
+	LeaderEpochs []int32
+	// LeadersSince says since when each partition has its leader, by partition, in milliseconds since 1970; 0 where it has none. Nil where nobody knows.
+	LeadersSince []int64
+	Config       TopicConfig
 	// DeleteData says that the topic's records go when the topic is deleted.
 	DeleteData bool
 	// Internal marks a topic that holds the brokers' own records.
 	Internal bool
+}
+
+// LeaderEpoch is the leader epoch of a partition.
+func (t *Topic) LeaderEpoch(partition int32) int32 {
+	if int(partition) < len(t.LeaderEpochs) {
+		return t.LeaderEpochs[partition]
+	}
+	return 0
 }
 
 // TopicConfig is a topic's configuration.

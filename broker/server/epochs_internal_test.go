@@ -2,10 +2,14 @@
 
 package server
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage"
+)
 
 func TestEpochEnd(t *testing.T) {
-	history := epochs{starts: []epochStart{{2, 10}, {5, 30}, {6, 30}, {9, 50}}, end: 80}
+	history := epochs{starts: []storage.EpochStart{{Epoch: 2, Offset: 10}, {Epoch: 5, Offset: 30}, {Epoch: 6, Offset: 30}, {Epoch: 9, Offset: 50}}, end: 80}
 	cases := map[string]struct {
 		of        epochs
 		asked     int32
@@ -19,8 +23,8 @@ func TestEpochEnd(t *testing.T) {
 		"one older than all":     {history, 1, 1, 10},
 		"one that has not begun": {history, 10, -1, -1},
 		"none":                   {history, -1, -1, -1},
-		"the only one":           {epochs{starts: []epochStart{{0, 0}}, end: 4}, 0, 0, 4},
-		"one that has not begun, where there is one": {epochs{starts: []epochStart{{0, 0}}, end: 4}, 1, -1, -1},
+		"the only one":           {epochs{starts: []storage.EpochStart{{}}, end: 4}, 0, 0, 4},
+		"one that has not begun, where there is one": {epochs{starts: []storage.EpochStart{{}}, end: 4}, 1, -1, -1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -28,5 +32,14 @@ func TestEpochEnd(t *testing.T) {
 				t.Errorf("epoch %d ends at %d; want %d and %d", epoch, end, c.wantEpoch, c.wantEnd)
 			}
 		})
+	}
+}
+
+func TestEpochAt(t *testing.T) {
+	history := epochs{starts: []storage.EpochStart{{Epoch: 2, Offset: 10}, {Epoch: 5, Offset: 30}, {Epoch: 6, Offset: 30}, {Epoch: 9, Offset: 50}}, end: 80}
+	for offset, want := range map[int64]int32{0: 2, 10: 2, 29: 2, 30: 6, 49: 6, 50: 9, 80: 9} {
+		if got := epochAt(history, offset); got != want {
+			t.Errorf("offset %d is of epoch %d; want %d", offset, got, want)
+		}
 	}
 }

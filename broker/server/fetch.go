@@ -168,7 +168,7 @@ func (f *fetcher) open(ctx context.Context) {
 		}
 		log, code := f.s.openLog(ctx, p.topic, p.partition)
 		if code == codeNone {
-			code = checkLeaderEpoch(p.leaderEpoch)
+			code = checkLeaderEpoch(p.leaderEpoch, p.topic.LeaderEpoch(p.partition))
 		}
 		if code != codeNone {
 			f.fail(p, code)
@@ -179,11 +179,11 @@ func (f *fetcher) open(ctx context.Context) {
 }
 
 // checkLeaderEpoch compares the leader epoch that a client knows with ours (KIP-320); -1 is a client that knows none.
-func checkLeaderEpoch(epoch int32) int16 {
+func checkLeaderEpoch(epoch, ours int32) int16 {
 	switch {
-	case epoch < 0 || epoch == leaderEpoch:
+	case epoch < 0 || epoch == ours:
 		return codeNone
-	case epoch < leaderEpoch:
+	case epoch < ours:
 		return codeFencedLeaderEpoch
 	default:
 		return codeUnknownLeaderEpoch

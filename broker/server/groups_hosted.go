@@ -47,6 +47,8 @@ type hosted struct {
 	plan    *metadata.Group
 	planned bool
 	used    time.Time
+	// notes bounds the lines about the group in the log.
+	notes lineLimit
 
 	timer groupTimer
 }

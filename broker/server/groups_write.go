@@ -28,9 +28,7 @@ type decision struct {
 func (h *hosted) apply(ctx context.Context, in coordinator.Input) {
 	before, asked := offsetsBefore(h.group, in)
 	out := h.group.Step(h.part.groups.now(), in)
-	for _, note := range out.Notes {
-		h.part.groups.log.InfoContext(ctx, note)
-	}
+	h.tellNotes(ctx, out.Notes)
 	d := decision{records: out.Records, replies: out.Replies, asked: asked, last: h.group.Dead()}
 	if h.fleeting {
 		d.records = nil // nobody knows the group, and there is nothing to remember
@@ -41,6 +39,19 @@ func (h *hosted) apply(ctx context.Context, in coordinator.Input) {
 		d.before = before
 	}
 	h.decide(ctx, d)
+}
+
+// tellNotes logs what a group has to say, which clients that join and leave without end must not make a flood. mu is held.
+func (h *hosted) tellNotes(ctx context.Context, notes []string) {
+	for _, note := range notes {
+		ok, left := h.notes.allow(h.part.groups.now())
+		if left > 0 {
+			h.part.groups.log.WarnContext(ctx, "a consumer group has changed more often than was logged", "group", h.id, "left out", left)
+		}
+		if ok {
+			h.part.groups.log.InfoContext(ctx, note)
+		}
+	}
 }
 
 // decide takes a decision up, and begins to write where there is something to be written. mu is held.

@@ -48,7 +48,9 @@ func (s *Server) fillInitialOffsets(ctx context.Context, resp *kmsg.OffsetFetchR
 	missing := missingOffsets(snap, group, resp)
 	for _, leader := range slices.Sorted(maps.Keys(missing)) {
 		if err := s.askInitialOffsets(ctx, snap, leader, group.InitialOffset == initialEarliest, missing[leader]); err != nil {
-			s.log.WarnContext(ctx, "cannot tell where a managed group begins to read; its clients try again", "group", group.ID, "leader", leader, "error", err)
+			if ok, left := s.unasked.allow(time.Now()); ok {
+				s.log.WarnContext(ctx, "cannot tell where a managed group begins to read; its clients try again", "group", group.ID, "leader", leader, "error", err, "left out", left)
+			}
 			setFetchCode(resp, codeCoordinatorLoading)
 			return
 		}

@@ -57,7 +57,7 @@ func (s *Server) listOffset(
 	out.Offset, out.Timestamp, out.LeaderEpoch = -1, -1, -1
 	log, code := s.openLog(ctx, topic, in.Partition)
 	if code == codeNone {
-		code = checkLeaderEpoch(in.CurrentLeaderEpoch)
+		code = checkLeaderEpoch(in.CurrentLeaderEpoch, topic.LeaderEpoch(in.Partition))
 	}
 	if code == codeNone && !timestampOffered(in.Timestamp, version) {
 		code = codeUnsupportedVersion
@@ -75,7 +75,7 @@ func (s *Server) listOffset(
 	}
 	out.Offset, out.Timestamp = offset, ts
 	if offset >= 0 {
-		out.LeaderEpoch = leaderEpoch
+		out.LeaderEpoch = epochAt(epochsOf(topic, in.Partition, log), offset)
 	}
 	return out
 }

@@ -19,10 +19,6 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 )
 
-// leaderEpoch is the leader epoch of every partition. A partition has the same leader as long as its records live on that broker's own
-// volume; a quorum-replicated engine will bring epochs that grow.
-const leaderEpoch int32 = 0
-
 // openLogs holds the logs of the partitions that this broker leads, opened one after the other from the start on, and at once when asked for.
 type openLogs struct {
 	s  *Server
@@ -43,7 +39,9 @@ type logEntry struct {
 	log storage.Log
 	// topicID is the topic that the log was opened for.
 	topicID metadata.TopicID
-	config  storage.Config
+	// epoch is the leader epoch that it was opened in.
+	epoch  int32
+	config storage.Config
 	// gone says that the entry is no longer in the map.
 	gone bool
 }
@@ -157,7 +155,8 @@ func (o *openLogs) has(p storage.Partition) bool {
 
 // openEntry opens an entry's log if it is not open. The entry's lock is held, so that the log cannot be deleted meanwhile.
 func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition, topic *metadata.Topic) (storage.Log, int16) {
-	if e.log != nil && e.topicID == topic.ID {
+	epoch := topic.LeaderEpoch(p.Partition)
+	if e.log != nil && e.topicID == topic.ID && e.epoch >= epoch {
 		return e.log, codeNone
 	}
 	if code := s.leads(topic, p.Partition); code != codeNone { // it went while we waited for the lock
@@ -166,13 +165,13 @@ func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition
 	}
 	config := storageConfig(topic)
 	// A log that is half open when its first client goes is of use to the next one.
-	l, err := s.engine.Open(context.WithoutCancel(ctx), p, leaderEpoch, config)
+	l, err := s.engine.Open(context.WithoutCancel(ctx), p, epoch, config)
 	if err != nil {
 		s.logs.report(p, "cannot open a partition's log", err)
 		s.logs.forget(p, e)
 		return nil, openCode(err)
 	}
-	e.log, e.topicID, e.config = l, topic.ID, config
+	e.log, e.topicID, e.epoch, e.config = l, topic.ID, epoch, config
 	return l, codeNone
 }
 
@@ -332,7 +331,7 @@ func (s *Server) refreshLogs(ctx context.Context, snap *metadata.Snapshot) {
 		e := s.lockEntry(p)
 		topic := snap.Topics[p.Topic]
 		switch {
-		case e.log == nil, topic == nil, topic.ID != e.topicID, s.leads(topic, p.Partition) != codeNone:
+		case e.log == nil, topic == nil, topic.ID != e.topicID, topic.LeaderEpoch(p.Partition) != e.epoch, s.leads(topic, p.Partition) != codeNone:
 			s.logs.forget(p, e)
 		case e.config != storageConfig(topic):
 			s.reconfigure(ctx, e, p, storageConfig(topic))
@@ -343,7 +342,7 @@ func (s *Server) refreshLogs(ctx context.Context, snap *metadata.Snapshot) {
 
 // reconfigure gives an open log a new configuration. The entry's lock is held.
 func (s *Server) reconfigure(ctx context.Context, e *logEntry, p storage.Partition, config storage.Config) {
-	l, err := s.engine.Open(ctx, p, leaderEpoch, config)
+	l, err := s.engine.Open(ctx, p, e.epoch, config)
 	if err != nil {
 		s.log.Error("cannot change the configuration of a partition's log", "topic", p.Topic, "partition", p.Partition, "error", err)
 		return

@@ -152,7 +152,7 @@ func describeTopic(snap *metadata.Snapshot, topic *metadata.Topic) kmsg.Metadata
 			p.ErrorCode, p.Leader = codeLeaderNotAvailable, -1
 			continue
 		}
-		p.Leader, p.LeaderEpoch = leader, leaderEpoch
+		p.Leader, p.LeaderEpoch = leader, topic.LeaderEpoch(int32(i))
 		p.Replicas, p.ISR = topic.Leaders[i:i+1:i+1], topic.Leaders[i:i+1:i+1]
 	}
 	return t

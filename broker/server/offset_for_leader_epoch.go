@@ -50,30 +50,39 @@ func (s *Server) endOfEpoch(
 	out.Partition, out.LeaderEpoch, out.EndOffset = in.Partition, noEpoch, noEpoch
 	log, code := s.openLog(ctx, topic, in.Partition)
 	if code == codeNone {
-		code = checkLeaderEpoch(in.CurrentLeaderEpoch)
+		code = checkLeaderEpoch(in.CurrentLeaderEpoch, topic.LeaderEpoch(in.Partition))
 	}
 	if out.ErrorCode = code; code == codeNone {
-		out.LeaderEpoch, out.EndOffset = epochEnd(epochsOf(log), in.LeaderEpoch)
+		out.LeaderEpoch, out.EndOffset = epochEnd(epochsOf(topic, in.Partition, log), in.LeaderEpoch)
 	}
 	return out
 }
 
 // epochs are the leader epochs in which a log was written: where each began, ascending, and where the last one ends.
 type epochs struct {
-	starts []epochStart
+	starts []storage.EpochStart
 	end    int64
 }
 
-// epochStart is a leader epoch and the offset of the first record that was appended in it.
-type epochStart struct {
-	epoch  int32
-	offset int64
+// epochsOf returns the leader epochs of a partition's log. Where leaders do not change there is one.
+func epochsOf(topic *metadata.Topic, partition int32, log storage.Log) epochs {
+	e := epochs{end: log.HighWatermark()}
+	if l, ok := log.(storage.EpochLog); ok {
+		e.starts = l.Epochs()
+	}
+	if len(e.starts) == 0 {
+		e.starts = []storage.EpochStart{{Epoch: topic.LeaderEpoch(partition), Offset: log.StartOffset()}}
+	}
+	return e
 }
 
-// epochsOf returns a log's leader epochs. There is one, for a partition keeps its leader (see leaderEpoch); an engine whose epochs grow has its history
-// asked for here.
-func epochsOf(log storage.Log) epochs {
-	return epochs{starts: []epochStart{{epoch: leaderEpoch, offset: log.StartOffset()}}, end: log.HighWatermark()}
+// epochAt returns the epoch in which the record at an offset was, or will be, appended.
+func epochAt(e epochs, offset int64) int32 {
+	i := len(e.starts) - 1
+	for i > 0 && e.starts[i].Offset > offset {
+		i--
+	}
+	return e.starts[i].Epoch
 }
 
 // epochEnd returns the last epoch that is not after the one that is asked for, and the offset after its last record, as Kafka does: none for an epoch
@@ -85,12 +94,12 @@ func epochEnd(e epochs, asked int32) (epoch int32, end int64) {
 	end = e.end
 	for i := len(e.starts) - 1; i >= 0; i-- {
 		switch start := e.starts[i]; {
-		case asked > start.epoch && i == len(e.starts)-1:
+		case asked > start.Epoch && i == len(e.starts)-1:
 			return noEpoch, noEpoch
-		case asked >= start.epoch:
-			return start.epoch, end
+		case asked >= start.Epoch:
+			return start.Epoch, end
 		default:
-			end = start.offset
+			end = start.Offset
 		}
 	}
 	return asked, end

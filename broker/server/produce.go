@@ -274,7 +274,7 @@ func (p *producePartition) refuse(bad *storage.RecordError) {
 // leaderOf returns the leader of a partition and its epoch, -1 and -1 where there is none.
 func (s *Server) leaderOf(topic *metadata.Topic, partition int32) (id, epoch int32) {
 	if now := s.topic(topic.Name); now != nil && partition >= 0 && int(partition) < len(now.Leaders) && now.Leaders[partition] >= 0 {
-		return now.Leaders[partition], leaderEpoch
+		return now.Leaders[partition], now.LeaderEpoch(partition)
 	}
 	return -1, -1
 }

@@ -133,6 +133,8 @@ type Server struct {
 	closings lineLimit
 	// unstored bounds the lines about changes to topics that could not be stored.
 	unstored lineLimit
+	// unasked bounds those about brokers that do not say where their logs begin.
+	unasked lineLimit
 	// refusalTold is when a refused connection was last logged; it belongs to accept.
 	refusalTold time.Time
 	serving     atomic.Bool

@@ -33,6 +33,11 @@ var (
 	ErrOutOfOrderSequence = errors.New("out of order sequence number")
 	// ErrStaleProducerEpoch says that a batch has an older producer epoch than one already appended.
 	ErrStaleProducerEpoch = errors.New("stale producer epoch")
+	// ErrUnavailable says that what holds the log cannot be reached, or does not answer, for now; whether something was appended is not known. It mends itself: try
+	// again.
+	ErrUnavailable = errors.New("storage is unavailable")
+	// ErrNotReplicated says that batches were appended, but that fewer replicas than are asked for have them in time. Readers see them.
+	ErrNotReplicated = errors.New("not enough replicas have the records")
 	// ErrClosed says that the log or engine is closed or its partition was deleted.
 	ErrClosed = errors.New("log is closed")
 )
@@ -147,4 +152,18 @@ type Log interface {
 	Size() int64
 	// Subscribe makes the log send on c, without blocking, whenever its high watermark grows or it is closed. cancel ends that.
 	Subscribe(c chan<- struct{}) (cancel func())
+}
+
+// EpochLog is a Log that knows of its leader epochs. A log whose leader never changes need not.
+type EpochLog interface {
+	Log
+	// Epochs returns the leader epochs in which the log was opened, where each began: ascending, the last one the log's own. Of those that ended before the log's
+	// start the last one alone need be there. It is empty where nothing is known.
+	Epochs() []EpochStart
+}
+
+// EpochStart is a leader epoch, and the offset of the first record that was, or is to be, appended in it.
+type EpochStart struct {
+	Epoch  int32
+	Offset int64
 }

@@ -87,6 +87,8 @@ func (c *client) groupError(what, group string, err error) error {
 	switch {
 	case errors.Is(err, kerr.GroupIDNotFound):
 		return errNoGroup(group)
+	case errors.Is(err, kerr.PolicyViolation):
+		return fmt.Errorf("group %q is managed: a ConsumerGroup decides its members; delete that first (kubectl delete consumergroup)", group)
 	case errors.Is(err, kerr.NonEmptyGroup):
 		return fmt.Errorf("group %q has members; stop them first (`ringmaster group describe %s` lists them; one with a group.instance.id stays a member until its session ends)", group, group)
 	}
