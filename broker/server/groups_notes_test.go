@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,6 +19,12 @@ func TestAMemberThatJoinsAndLeavesWithoutEndDoesNotFloodTheLog(t *testing.T) {
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = "range", []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	join.Protocols = append(join.Protocols, protocol)
+	eventually(t, func() error {
+		if code := call[*kmsg.HeartbeatResponse](w, &kmsg.HeartbeatRequest{Group: "g", MemberID: "nobody"}, 3).ErrorCode; code != 25 { // UNKNOWN_MEMBER_ID
+			return fmt.Errorf("the coordinator answers with error code %d", code)
+		}
+		return nil
+	})
 	const rounds = 200
 	for range rounds {
 		join.MemberID = ""
