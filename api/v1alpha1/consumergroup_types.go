@@ -15,6 +15,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="STATE",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="STATUS",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="MEMBERS",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="PARTITIONS",type=integer,JSONPath=`.status.partitions`
 // +kubebuilder:printcolumn:name="GENERATION",type=integer,JSONPath=`.status.generation`
@@ -38,6 +39,8 @@ type ConsumerGroup struct {
 // +kubebuilder:validation:XValidation:rule="has(oldSelf.clusterRef) == has(self.clusterRef) && (!has(self.clusterRef) || self.clusterRef == oldSelf.clusterRef)",message="clusterRef cannot be changed; create another ConsumerGroup in the other cluster and delete this one"
 // +kubebuilder:validation:XValidation:rule="!has(self.offsets) || !has(self.offsets.reset) || !has(self.offsets.reset.topics) || self.offsets.reset.topics.all(t, t in self.topics)",message="offsets.reset.topics must be among topics"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || has(self.targetRef)",message="replicas needs targetRef, the workload to scale; set targetRef or remove replicas"
+// +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.offsets) || !has(self.offsets.initial)",message="offsets.initial needs a selector: clients that join over the wire begin where their own configuration says; set selector or remove offsets.initial"
+// +kubebuilder:validation:XValidation:rule="has(self.selector) || !has(self.paused) || !self.paused",message="paused needs a selector: clients that join over the wire cannot be paused; set selector, or remove paused and stop the clients"
 type ConsumerGroupSpec struct {
 	// clusterRef is the name of the BrokerCluster, in the same namespace. Default: the namespace's only one. Immutable.
 	// +kubebuilder:validation:MinLength=1
@@ -45,9 +48,11 @@ type ConsumerGroupSpec struct {
 	// +optional
 	ClusterRef string `json:"clusterRef,omitempty"`
 
-	// groupID is the group's id as Kafka clients know it, at most 255 characters. Default: the resource's name. Immutable.
+	// groupID is the group's id as Kafka clients know it, at most 255 bytes in UTF-8, without control characters. Default: the resource's name. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 255",message="groupID may have at most 255 bytes in UTF-8, where a letter beyond ASCII has two or more; choose a shorter one"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^\\\\x00-\\\\x1f\\\\x7f]*$')",message="groupID must not have control characters, such as a line's end"
 	// +optional
 	GroupID string `json:"groupID,omitempty"`
 
@@ -57,6 +62,7 @@ type ConsumerGroupSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=249
 	// +kubebuilder:validation:items:Pattern=`^[a-zA-Z0-9._-]+$`
+	// +kubebuilder:validation:XValidation:rule="!('.' in self) && !('..' in self)",message="no topic is called '.' or '..'"
 	// +listType=set
 	Topics []string `json:"topics"`
 
@@ -96,7 +102,7 @@ type ConsumerGroupSpec struct {
 	// +optional
 	RebalanceDelay *metav1.Duration `json:"rebalanceDelay,omitempty"`
 
-	// paused takes every partition from every member; the members keep their seats, and get partitions again when it is false.
+	// paused takes every partition from every member; the members keep their seats, and get partitions again, not necessarily the same ones, when it is false. Needs a selector.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -132,7 +138,7 @@ const (
 // OffsetsSpec says where a group's members start.
 type OffsetsSpec struct {
 	// initial is where a partition without a committed offset is read from: Earliest or Latest; the broker answers a client's request for
-	// its committed offset accordingly. Default: left to the client's own configuration.
+	// its committed offset accordingly. Needs a selector. Default: left to the client's own configuration.
 	// +optional
 	Initial InitialOffset `json:"initial,omitempty"`
 
@@ -141,8 +147,9 @@ type OffsetsSpec struct {
 	Reset *OffsetsReset `json:"reset,omitempty"`
 }
 
-// OffsetsReset sets a group's committed offsets. It is carried out once for each id, and refused while members are active, unless forced.
+// OffsetsReset sets a group's committed offsets. It is carried out once for each id, also after others, and refused while members are active, unless forced.
 //
+// +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (self.to == oldSelf.to && has(self.timestamp) == has(oldSelf.timestamp) && (!has(self.timestamp) || self.timestamp == oldSelf.timestamp) && has(self.offset) == has(oldSelf.offset) && (!has(self.offset) || self.offset == oldSelf.offset) && has(self.topics) == has(oldSelf.topics) && (!has(self.topics) || self.topics == oldSelf.topics))",message="what a reset does cannot be changed while its id stays, for it is carried out once for each id; give it a new id"
 // +kubebuilder:validation:XValidation:rule="has(self.timestamp) == (self.to == 'Timestamp')",message="timestamp is needed with to: Timestamp, and with nothing else"
 // +kubebuilder:validation:XValidation:rule="has(self.offset) == (self.to == 'Offset')",message="offset is needed with to: Offset, and with nothing else"
 type OffsetsReset struct {
@@ -151,9 +158,9 @@ type OffsetsReset struct {
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
 	// to is where each partition's offset is set: Earliest (its first record), Latest (its end), Timestamp (the first record at or after timestamp, or the end) or
-	// Offset (offset, or the partition's first or last where it is beyond them).
+	// Offset (offset, or the partition's first record or end where it is beyond them).
 	To ResetTarget `json:"to"`
-	// timestamp is a time, with to: Timestamp.
+	// timestamp is a time, with to: Timestamp. One before 1970 counts as 1970, which is before every record.
 	// +optional
 	Timestamp *metav1.Time `json:"timestamp,omitempty"`
 	// offset is an offset, with to: Offset.
@@ -240,7 +247,8 @@ type ConsumerGroupStatus struct {
 	// state is Empty, PreparingRebalance, CompletingRebalance, Stable or Dead.
 	// +optional
 	State GroupState `json:"state,omitempty"`
-	// generation grows by one with every change of the assignment. It is the generation that clients see.
+	// generation grows by one with every change of the assignment. It is the generation that clients see. At most 2000000000.
+	// +kubebuilder:validation:Maximum=2000000000
 	// +optional
 	Generation int32 `json:"generation"`
 	// replicas is the number of members; those in phase Standby do not count.
@@ -252,7 +260,8 @@ type ConsumerGroupStatus struct {
 	// selector selects the members' pods, as the scale subresource wants it.
 	// +optional
 	Selector string `json:"selector,omitempty"`
-	// members are the group's members, by pod name.
+	// members are the group's members, by pod name. At most 10000, and no more than fit: the whole status may have 1000000 bytes, which is some 4000 members that
+	// have 10000 partitions together.
 	// +kubebuilder:validation:MaxItems=10000
 	// +listType=map
 	// +listMapKey=name
@@ -274,6 +283,11 @@ type ConsumerGroupStatus struct {
 	// offsetsReset is what became of spec.offsets.reset.
 	// +optional
 	OffsetsReset *OffsetsResetStatus `json:"offsetsReset,omitempty"`
+	// earlierResets are the ids of the resets that were begun before that of offsetsReset, newest first, 32 at most: they are not carried out again.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	EarlierResets []string `json:"earlierResets,omitempty"`
 	// conditions: Ready; OffsetsReset, once there was a spec.offsets.reset.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
@@ -286,24 +300,26 @@ type ConsumerGroupStatus struct {
 type OffsetsResetStatus struct {
 	// id is that of the reset.
 	ID string `json:"id"`
-	// phase is Refused, InProgress, Succeeded or Failed.
+	// phase is Waiting, Refused, InProgress, Succeeded or Failed.
 	Phase ResetPhase `json:"phase"`
 	// time is when the phase began.
 	Time metav1.Time `json:"time"`
 	// partitions is how many partitions' offsets were set.
 	// +optional
 	Partitions int32 `json:"partitions,omitempty"`
-	// message says what was done, or what to do.
+	// message says what was done, what it waits for, or what to do.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
 // ResetPhase is how far a reset has come.
 //
-// +kubebuilder:validation:Enum=Refused;InProgress;Succeeded;Failed
+// +kubebuilder:validation:Enum=Waiting;Refused;InProgress;Succeeded;Failed
 type ResetPhase string
 
 const (
+	// ResetWaiting waits until the brokers answer that it needs: the group's coordinator, and the leaders of its partitions.
+	ResetWaiting ResetPhase = "Waiting"
 	// ResetRefused waits until no member is active.
 	ResetRefused ResetPhase = "Refused"
 	// ResetInProgress was begun: nobody reads until it is done.
@@ -393,7 +409,8 @@ type Rebalance struct {
 
 // LagSummary is how far a group is behind.
 type LagSummary struct {
-	// total is the number of records between the committed offsets and the ends of the partitions.
+	// total is the number of records between the committed offsets and the ends of the partitions. A partition without a committed offset counts from its first record, with
+	// offsets.initial: Latest from the end that it was first seen with.
 	Total int64 `json:"total"`
 	// max is the largest lag of a partition.
 	Max int64 `json:"max"`

@@ -41,11 +41,12 @@ type TopicSpec struct {
 	// +optional
 	ClusterRef string `json:"clusterRef,omitempty"`
 
-	// topicName is the topic's name as Kafka clients see it: letters, digits, '.', '_' and '-', at most 249 characters. Default: the
-	// resource's name. Immutable.
+	// topicName is the topic's name as Kafka clients see it: letters, digits, '.', '_' and '-', at most 249 characters, not beginning with __,
+	// for such names are the brokers' own. Default: the resource's name. Immutable.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=249
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9._-]+$') && self != '.' && self != '..'",message="topicName may have letters, digits, '.', '_' and '-' only, and must not be '.' or '..'"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('__') || self == '__consumer_offsets'",message="a topicName that begins with __ is the brokers' own; choose another name"
 	// +optional
 	TopicName string `json:"topicName,omitempty"`
 

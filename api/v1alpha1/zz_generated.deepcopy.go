@@ -408,6 +408,11 @@ func (in *ConsumerGroupStatus) DeepCopyInto(out *ConsumerGroupStatus) {
 		*out = new(OffsetsResetStatus)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.EarlierResets != nil {
+		in, out := &in.EarlierResets, &out.EarlierResets
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

@@ -20,6 +20,12 @@ const (
 	timestampRule = "timestamp is needed with to: Timestamp, and with nothing else"
 	offsetRule    = "offset is needed with to: Offset, and with nothing else"
 	resetTopics   = "offsets.reset.topics must be among topics"
+	groupIDBytes  = "groupID may have at most 255 bytes in UTF-8, where a letter beyond ASCII has two or more; choose a shorter one"
+	groupIDPrint  = "groupID must not have control characters, such as a line's end"
+	dotsRule      = "no topic is called '.' or '..'"
+	pausedRule    = "paused needs a selector: clients that join over the wire cannot be paused; set selector, or remove paused and stop the clients"
+	initialRule   = "offsets.initial needs a selector: clients that join over the wire begin where their own configuration says; set selector or remove offsets.initial"
+	resetFixed    = "what a reset does cannot be changed while its id stays, for it is carried out once for each id; give it a new id"
 	replicasRule  = "replicas needs targetRef, the workload to scale; set targetRef or remove replicas"
 )
 
@@ -54,13 +60,17 @@ var _ = Describe("a ConsumerGroup", func() {
 		Entry("a workload to scale", `{topics: [orders], targetRef: {kind: Deployment, name: billing}, replicas: 0}`),
 		Entry("a workload alone", `{topics: [orders], targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: billing}}`),
 		Entry("each assigner", `{topics: [orders], assigner: Range}`),
-		Entry("each start", `{topics: [orders], offsets: {initial: Latest}}`),
-		Entry("no delay, paused", `{topics: [orders], rebalanceDelay: 0s, paused: true}`),
+		Entry("each start", `{topics: [orders], selector: {matchLabels: {a: b}}, offsets: {initial: Latest}}`),
+		Entry("no delay, paused", `{topics: [orders], selector: {matchLabels: {a: b}}, rebalanceDelay: 0s, paused: true}`),
 		Entry("the longest delay", `{topics: [orders], rebalanceDelay: 1m}`),
 		Entry("a reset to the start", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`),
 		Entry("a forced reset of one topic to the end", `{topics: [orders, clicks], offsets: {reset: {id: "`+strings.Repeat("x", 63)+`", to: Latest, topics: [clicks], force: true}}}`),
 		Entry("a reset to a time", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:05Z"}}}`),
-		Entry("a reset to an offset", `{topics: [orders], offsets: {initial: Earliest, reset: {id: a, to: Offset, offset: 0}}}`),
+		Entry("a reset to an offset", `{topics: [orders], selector: {matchLabels: {a: b}}, offsets: {initial: Earliest, reset: {id: a, to: Offset, offset: 0}}}`),
+		Entry("the longest group id", `{topics: [orders], groupID: "`+strings.Repeat("é", 127)+`x"}`),
+		Entry("a group id beyond ASCII", `{topics: [orders], groupID: "Rechnungen für 日本 🙂"}`),
+		Entry("no selector, and no pause", `{topics: [orders], paused: false}`),
+		Entry("topics whose names have dots", `{topics: [..., a.b]}`),
 	)
 
 	DescribeTable("is refused with", a.refuses(),
@@ -74,6 +84,13 @@ var _ = Describe("a ConsumerGroup", func() {
 		Entry("too long a topic", `{topics: ["`+strings.Repeat("x", 250)+`"]}`, "spec.topics[0]: Too long: may not be more than 249"),
 		Entry("an empty group id", `{topics: [orders], groupID: ""}`, "spec.groupID in body should be at least 1 chars long"),
 		Entry("too long a group id", `{topics: [orders], groupID: "`+strings.Repeat("x", 256)+`"}`, "spec.groupID: Too long: may not be more than 255"),
+		Entry("too many bytes in a group id", `{topics: [orders], groupID: "`+strings.Repeat("é", 128)+`"}`, groupIDBytes),
+		Entry("a line's end in a group id", `{topics: [orders], groupID: "a\nb"}`, groupIDPrint),
+		Entry("a zero in a group id", `{topics: [orders], groupID: "a\0b"}`, groupIDPrint),
+		Entry("the topic .", `{topics: [orders, "."]}`, dotsRule),
+		Entry("the topic ..", `{topics: [".."]}`, dotsRule),
+		Entry("a pause of nobody that is known", `{topics: [orders], paused: true}`, pausedRule),
+		Entry("a start of nobody that is known", `{topics: [orders], offsets: {initial: Latest}}`, initialRule),
 		Entry("an empty selector", `{topics: [orders], selector: {}}`, selectorRule),
 		Entry("a selector of no labels", `{topics: [orders], selector: {matchLabels: {}}}`, selectorRule),
 		Entry("a selector of no labels and no expressions", `{topics: [orders], selector: {matchLabels: {}, matchExpressions: []}}`, selectorRule),
@@ -114,7 +131,27 @@ var _ = Describe("a ConsumerGroup", func() {
 		Entry("nothing", `{topics: [orders], groupID: b, clusterRef: web}`, `{topics: [orders], groupID: b, clusterRef: web}`),
 	)
 
+	DescribeTable("may change its reset", a.acceptsChange(),
+		Entry("under a new id", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders], offsets: {reset: {id: b, to: Latest}}}`),
+		Entry("in whether it is forced", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders], offsets: {reset: {id: a, to: Earliest, force: true}}}`),
+		Entry("in the order of its topics", `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [orders, clicks]}}}`, `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [clicks, orders]}}}`),
+		Entry("by removing it", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders]}`),
+		Entry("not at all", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:05Z", topics: [orders]}}}`, `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:05Z", topics: [orders]}}}`),
+	)
+
+	DescribeTable("may not change its reset under the same id", a.refusesChange(),
+		Entry("to another place", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders], offsets: {reset: {id: a, to: Latest}}}`, resetFixed),
+		Entry("to another kind of place", `{topics: [orders], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders], offsets: {reset: {id: a, to: Offset, offset: 1}}}`, resetFixed),
+		Entry("to another offset", `{topics: [orders], offsets: {reset: {id: a, to: Offset, offset: 2}}}`, `{topics: [orders], offsets: {reset: {id: a, to: Offset, offset: 1}}}`, resetFixed),
+		Entry("to another time", `{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:05Z"}}}`,
+			`{topics: [orders], offsets: {reset: {id: a, to: Timestamp, timestamp: "2026-01-02T03:04:06Z"}}}`, resetFixed),
+		Entry("to other topics", `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [orders]}}}`, `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [clicks]}}}`, resetFixed),
+		Entry("to all topics", `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [orders]}}}`, `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest}}}`, resetFixed),
+		Entry("to some topics", `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest}}}`, `{topics: [orders, clicks], offsets: {reset: {id: a, to: Earliest, topics: [orders]}}}`, resetFixed),
+	)
+
 	DescribeTable("may not change", a.refusesChange(),
+		Entry("to no selector while it is paused", `{topics: [orders], selector: {matchLabels: {a: b}}, paused: true}`, `{topics: [orders], paused: true}`, pausedRule),
 		Entry("its group id", `{topics: [orders], groupID: a}`, `{topics: [orders], groupID: b}`, groupIDFixed),
 		Entry("its group id to the default", `{topics: [orders], groupID: a}`, `{topics: [orders]}`, groupIDFixed),
 		Entry("its group id from the default", `{topics: [orders]}`, `{topics: [orders], groupID: b}`, groupIDFixed),

@@ -13,6 +13,7 @@ const (
 	topicNameFixed  = "topicName cannot be changed; create another Topic and delete this one"
 	topicRefFixed   = "clusterRef cannot be changed; create another Topic in the other cluster and delete this one"
 	topicNameRule   = "topicName may have letters, digits, '.', '_' and '-' only, and must not be '.' or '..'"
+	topicOwnRule    = "a topicName that begins with __ is the brokers' own; choose another name"
 	partitionsRule  = "partitions must be from 1 to 10000"
 	partitionsGrow  = "partitions may only grow: removing a partition would delete its records; create another Topic with fewer partitions"
 	retentionRule   = "retention.time must be a duration of at least 1s, such as 168h or 90m, or -1 to keep records for ever"
@@ -45,6 +46,7 @@ var _ = Describe("a Topic", func() {
 		Entry("the fewest partitions", `{partitions: 1}`),
 		Entry("the most partitions", `{partitions: 10000}`),
 		Entry("a Kafka name", `{topicName: Orders_v1.eu-west}`),
+		Entry("a Kafka name that begins with an underscore", `{topicName: _schemas}`),
 		Entry("the longest Kafka name", `{topicName: "`+strings.Repeat("x", 249)+`"}`),
 		Entry("a long resource name and a Kafka name", `{metadata: {name: "`+strings.Repeat("x", 253)+`"}, spec: {topicName: orders}}`),
 		Entry("records kept for ever", `{retention: {time: "-1"}}`),
@@ -74,6 +76,8 @@ var _ = Describe("a Topic", func() {
 		Entry("a letter beyond ASCII in its Kafka name", `{topicName: "bücher"}`, topicNameRule),
 		Entry("the Kafka name .", `{topicName: .}`, topicNameRule),
 		Entry("the Kafka name ..", `{topicName: ..}`, topicNameRule),
+		Entry("a Kafka name of the brokers", `{topicName: __orders}`, topicOwnRule),
+		Entry("a Kafka name of two underscores", `{topicName: __}`, topicOwnRule),
 		Entry("an empty Kafka name", `{topicName: ""}`, "spec.topicName: Invalid value: \"\": spec.topicName in body should be at least 1 chars long"),
 		Entry("too long a Kafka name", `{topicName: "`+strings.Repeat("x", 250)+`"}`, "spec.topicName: Too long: may not be more than 249"),
 		Entry("a resource name that is too long for Kafka", `{metadata: {name: "`+strings.Repeat("x", 250)+`"}}`,

@@ -26,6 +26,8 @@ const (
 	maxStatusBytes = 1_000_000
 	// maxMembers is the largest number of members that the API takes.
 	maxMembers = 10_000
+	// maxGeneration is the largest generation that the API takes. It is reached by nothing but a hand.
+	maxGeneration = 2_000_000_000
 )
 
 // refusals are the reasons that stand for something that the user must mend.
@@ -74,12 +76,13 @@ func decide(now time.Time, group *v1alpha1.ConsumerGroup, f facts) verdict {
 	if f.selector == nil && f.holder == "" && !wasManaged {
 		// The members are the clients that join over the wire.
 		s.Partitions, s.Paused = partitions(f.topics), false
-		setReady(now, s, v1alpha1.ReasonWireGroup, wireMessage(group))
+		reason, message := readiness(group, f, coordinator.PodsOutput{})
+		setReady(now, s, reason, message)
 	} else {
 		v.decideMembers(now, group, f, wasManaged)
 	}
 	if f.holder == "" {
-		v.notices = observed(now, group, s, f)
+		v.notices = append(v.notices, observed(now, group, s, f)...)
 	}
 	if equality.Semantic.DeepEqual(group.Status, v.status) {
 		return v
@@ -102,6 +105,9 @@ func (v *verdict) decideMembers(now time.Time, group *v1alpha1.ConsumerGroup, f 
 	fillStatus(now, s, out)
 	if out.Changed && f.observes && s.State != v1alpha1.GroupEmpty {
 		s.State = v1alpha1.GroupPreparingRebalance
+	}
+	if wasManaged && f.holder == "" {
+		v.notices = raiseGeneration(group, s, f.observed)
 	}
 	v.rebalanced, v.deadline = out.Changed, out.Deadline
 	reason, message := readiness(group, f, out)
@@ -222,13 +228,19 @@ func pendingTopics(f facts) string {
 	if len(phrases) == 0 {
 		return ""
 	}
+	if len(unplaced) == len(f.topics) {
+		return strings.Join(phrases, "; ")
+	}
 	return strings.Join(phrases, "; ") + "; the group's other topics are read"
 }
 
-// sizeOf says what is too large about a status, empty for nothing.
+// sizeOf says what is too large about a status, empty for nothing. It gives no figures that grow with it: a message that changes is another write of the whole.
 func sizeOf(s *v1alpha1.ConsumerGroupStatus) string {
 	if len(s.Members) > maxMembers {
-		return fmt.Sprintf("%d members are more than the %d that a group may have", len(s.Members), maxMembers)
+		return fmt.Sprintf("there are more members than the %d that a group may have", maxMembers)
+	}
+	if s.Generation < 0 || s.Generation > maxGeneration {
+		return "status.generation cannot grow any further; delete the ConsumerGroup and create it anew"
 	}
 	if wide := tooWide(s.Members); wide != "" {
 		return wide
@@ -238,13 +250,25 @@ func sizeOf(s *v1alpha1.ConsumerGroupStatus) string {
 		return fmt.Sprintf("the status cannot be encoded: %v", err)
 	}
 	if len(raw) > maxStatusBytes {
-		return fmt.Sprintf("a status of %d bytes is larger than the %d that a ConsumerGroup may have", len(raw), maxStatusBytes)
+		return fmt.Sprintf("the status would be larger than the %d bytes that a ConsumerGroup may have", maxStatusBytes)
 	}
 	return ""
 }
 
-// tooLarge refuses a decision that does not fit: the last assignment stands.
+// tooLarge refuses a decision that does not fit. Pods without a seat wait then, so that members that are lost still give their partitions to the others; where that does not fit, either, the
+// last assignment stands.
 func tooLarge(now time.Time, group *v1alpha1.ConsumerGroup, f facts, size string) verdict {
+	if seated := seatedPods(group, f.pods); len(seated) < len(f.pods) {
+		f.pods = seated
+		v := decide(now, group, f)
+		if is := meta.FindStatusCondition(v.status.Conditions, v1alpha1.ConditionReady); is.Reason != v1alpha1.ReasonStatusTooLarge {
+			if was := ready(group); was != nil {
+				*is = *was // else the time of its transition would be that of every decision
+			}
+			setReady(now, &v.status, v1alpha1.ReasonStatusTooLarge, size+"; pods that are no members yet have to wait; use fewer members or partitions, or several groups")
+		}
+		return v
+	}
 	v := verdict{status: *group.Status.DeepCopy()}
 	s := &v.status
 	s.ObservedGeneration = group.Generation
@@ -256,6 +280,15 @@ func tooLarge(now time.Time, group *v1alpha1.ConsumerGroup, f facts, size string
 	}
 	setReady(now, s, v1alpha1.ReasonStatusTooLarge, size+"; the last assignment stands; use fewer members or partitions, or several groups")
 	return v
+}
+
+// seatedPods are the pods that have a seat.
+func seatedPods(group *v1alpha1.ConsumerGroup, pods []coordinator.Pod) []coordinator.Pod {
+	names := make(map[string]bool, len(group.Status.Members))
+	for i := range group.Status.Members {
+		names[group.Status.Members[i].Name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(p coordinator.Pod) bool { return !names[p.Name] })
 }
 
 // setReady sets the Ready condition.
@@ -285,6 +318,9 @@ func partitions(topics map[string]int32) int32 {
 	}
 	return sum
 }
+
+// countOf is how many of those that were named before.
+func countOf(n int) string { return fmt.Sprintf("%d of them", n) }
 
 func count(n int, what string) string {
 	if n == 1 {

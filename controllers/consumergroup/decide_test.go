@@ -5,6 +5,7 @@ package consumergroup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,16 +261,15 @@ func TestDecideRefusesAStatusThatIsTooLarge(t *testing.T) {
 		partitions  int32
 		wantMessage string
 	}{
-		"more members than the API takes":    {pods: maxMembers + 1, partitions: 10, wantMessage: "10001 members are more than the 10000 that a group may have"},
-		"more bytes than a group may have":   {pods: 7000, partitions: 10_000, wantMessage: "larger than the 1000000 that a ConsumerGroup may have"},
-		"many partitions with large numbers": {pods: 10, partitions: 300_000, wantMessage: "larger than the 1000000 that a ConsumerGroup may have"},
+		"more members than the API takes":    {pods: maxMembers + 1, partitions: 10, wantMessage: "there are more members than the 10000 that a group may have"},
+		"more bytes than a group may have":   {pods: 7000, partitions: 10_000, wantMessage: "larger than the 1000000 bytes that a ConsumerGroup may have"},
+		"many partitions with large numbers": {pods: 10, partitions: 300_000, wantMessage: "larger than the 1000000 bytes that a ConsumerGroup may have"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := newGroup(assigned)
 			f := newFacts(func(f *facts) {
 				f.topics["orders"] = tc.partitions
-				f.pods = nil
 				for i := range tc.pods {
 					f.pods = append(f.pods, coordinator.Pod{Name: fmt.Sprint("a-pod-with-a-name-of-some-length-", i), UID: "0e8dc9a4-62b7-4c5e-9d0a-3f1d1f4b7a10", IP: "10.0.0.1", Alive: true})
 				}
@@ -279,13 +279,62 @@ func TestDecideRefusesAStatusThatIsTooLarge(t *testing.T) {
 			if c.Reason != v1alpha1.ReasonStatusTooLarge || !strings.Contains(c.Message, tc.wantMessage) {
 				t.Errorf("condition %+v, want a message with %q", c, tc.wantMessage)
 			}
-			if diff := cmp.Diff(group.Status.Members, v.status.Members); diff != "" || v.status.Generation != 1 || v.rebalanced {
-				t.Errorf("the last assignment does not stand (-want +got):\n%s", diff)
+			seated := f
+			seated.pods = f.pods[:1]
+			if diff := cmp.Diff(decide(now, group, seated).status.Members, v.status.Members); diff != "" {
+				t.Errorf("the members are not those that had seats (-want +got):\n%s", diff)
 			}
 			group.Status = v.status
+			more := f
+			more.pods = append(slices.Clone(f.pods), coordinator.Pod{Name: "one-more", UID: "uid", IP: "10.0.0.9", Alive: true})
+			if again := decide(now.Add(time.Second), group, more); !equality.Semantic.DeepEqual(again.status, v.status) {
+				t.Errorf("one more pod changes the status:\n%s", cmp.Diff(v.status, again.status))
+			}
 			if again := decide(now.Add(time.Second), group, f); !equality.Semantic.DeepEqual(again.status, v.status) {
 				t.Errorf("deciding again changes the status:\n%s", cmp.Diff(v.status, again.status))
 			}
 		})
+	}
+}
+
+func TestMembersThatAreLostCountWhereAStatusIsTooLarge(t *testing.T) {
+	group := newGroup()
+	f := newFacts(func(f *facts) {
+		f.topics["orders"] = 10_000
+		f.pods = append(f.pods, coordinator.Pod{Name: "web-1", UID: "uid", IP: "10.0.0.2", Alive: true})
+	})
+	group.Status = decide(now, group, f).status
+	f.pods = f.pods[:1]
+	for i := range 7000 {
+		f.pods = append(f.pods, coordinator.Pod{Name: fmt.Sprint("a-pod-with-a-name-of-some-length-", i), UID: "0e8dc9a4-62b7-4c5e-9d0a-3f1d1f4b7a10", IP: "10.0.0.3", Alive: true})
+	}
+	v := decide(now, group, f)
+	if len(v.status.Members) != 1 || !v.rebalanced || v.status.Assignments != "web-0:orders[0-9999]" {
+		t.Errorf("members %d, assignments %q", len(v.status.Members), v.status.Assignments)
+	}
+	if c := v.status.Conditions[0]; c.Reason != v1alpha1.ReasonStatusTooLarge || !strings.Contains(c.Message, "pods that are no members yet have to wait") {
+		t.Errorf("condition %+v", c)
+	}
+	group.Status = v.status
+	if again := decide(now.Add(time.Minute), group, f); !equality.Semantic.DeepEqual(again.status, v.status) {
+		t.Errorf("deciding again changes the status:\n%s", cmp.Diff(v.status, again.status))
+	}
+}
+
+func TestAGenerationThatCannotGrowIsRefused(t *testing.T) {
+	group := newGroup(assigned, func(g *v1alpha1.ConsumerGroup) { g.Status.Generation = maxGeneration })
+	v := decide(now, group, newFacts(func(f *facts) { f.topics["orders"] = 5 }))
+	if c := v.status.Conditions[0]; c.Reason != v1alpha1.ReasonStatusTooLarge || !strings.HasPrefix(c.Message, "status.generation cannot grow any further") || v.status.Generation != maxGeneration {
+		t.Errorf("generation %d, condition %+v", v.status.Generation, c)
+	}
+}
+
+func TestAWireGroupsWorkloadIsNamedIfItIsMissing(t *testing.T) {
+	group := newGroup(func(g *v1alpha1.ConsumerGroup) {
+		g.Spec.Selector, g.Spec.TargetRef = nil, &v1alpha1.TargetRef{Kind: "Deployment", Name: "web"}
+	})
+	v := decide(now, group, newFacts(func(f *facts) { f.selector = nil }))
+	if c := v.status.Conditions[0]; c.Reason != v1alpha1.ReasonTargetNotFound {
+		t.Errorf("condition %+v", c)
 	}
 }

@@ -81,7 +81,10 @@ func (r *Reconciler) gather(ctx context.Context, group *v1alpha1.ConsumerGroup) 
 	if err := r.gatherTopics(ctx, group, &f); err != nil {
 		return facts{}, err
 	}
-	f.observes, f.observed = r.Observer != nil, r.Observer.Observation(client.ObjectKeyFromObject(group))
+	f.observes = r.Observer != nil
+	if seen := r.Observer.Observation(client.ObjectKeyFromObject(group)); seen != nil && seen.uid == group.UID {
+		f.observed = seen
+	}
 	if group.Spec.Selector == nil {
 		return f, nil
 	}

@@ -77,6 +77,12 @@ func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 		return nil
 	}
 	members := make([]v1alpha1.GroupMember, 0, len(seats))
+	taken := map[string]bool{}
+	for i := range seats {
+		if seats[i].Phase != coordinator.SeatGrace {
+			taken[seats[i].IP] = true
+		}
+	}
 	for i := range seats {
 		s := &seats[i]
 		m := v1alpha1.GroupMember{
@@ -85,6 +91,9 @@ func membersOf(seats []coordinator.Seat) []v1alpha1.GroupMember {
 		if s.Phase == coordinator.SeatGrace {
 			deadline := metav1.NewMicroTime(s.Deadline)
 			m.GraceDeadline = &deadline
+			if taken[s.IP] {
+				m.IP = "" // the address of a pod that is gone was given to another one; the brokers know no client by an address that two have
+			}
 		}
 		for _, share := range s.Share {
 			m.Assignments = append(m.Assignments, v1alpha1.TopicAssignment{Topic: share.Topic, Partitions: share.Partitions})

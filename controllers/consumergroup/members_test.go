@@ -73,12 +73,16 @@ func TestMembersAndSeatsConvertBothWays(t *testing.T) {
 	deadline := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC))
 	waiting := member("web-1", share("clicks", 1), share("orders", 0, 2))
 	waiting.Phase, waiting.GraceDeadline = v1alpha1.MemberGrace, &deadline
-	waiting.Workload, waiting.Restarts = "StatefulSet/web", 3
+	waiting.Workload, waiting.Restarts, waiting.IP = "StatefulSet/web", 3, "10.0.0.2"
 	spare := member("web-2")
 	spare.Workload, spare.Phase = "Deployment/web", v1alpha1.MemberStandby
 	members := []v1alpha1.GroupMember{member("web-0"), waiting, spare}
 	if diff := cmp.Diff(members, membersOf(seatsOf(members))); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
+	}
+	members[1].IP = members[0].IP
+	if m := membersOf(seatsOf(members)); m[0].IP != members[0].IP || m[1].IP != "" {
+		t.Errorf("the live member web-0 has the address %q and web-1, which had it before, %q", m[0].IP, m[1].IP)
 	}
 }
 

@@ -3,11 +3,14 @@
 package consumergroup
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +29,8 @@ const (
 const (
 	// shortID is how many characters of a member id tell clients of the same client id apart.
 	shortID = 8
+	// maxNameBytes is the length of the longest name of a client. A name of Kubernetes's has 253 at most.
+	maxNameBytes = 128
 	// maxMemberTopics is the largest number of topics of a member that the API takes.
 	maxMemberTopics = 100
 	// maxNamedClients is how many clients a rebalance's message names.
@@ -58,7 +63,7 @@ func mirroredMembers(clients []observedMember) []v1alpha1.GroupMember {
 	members := make([]v1alpha1.GroupMember, 0, len(clients))
 	for i := range clients {
 		c := &clients[i]
-		member := v1alpha1.GroupMember{Name: names[c.id], UID: types.UID(c.id), IP: c.host, Phase: v1alpha1.MemberActive, Assignments: c.assigned}
+		member := v1alpha1.GroupMember{Name: names[c.id], UID: types.UID(legible(c.id)), IP: c.host, Phase: v1alpha1.MemberActive, Assignments: c.assigned}
 		members = append(members, *member.DeepCopy()) // what was observed stays as it is, whatever becomes of the status
 	}
 	slices.SortFunc(members, func(a, b v1alpha1.GroupMember) int { return strings.Compare(a.Name, b.Name) })
@@ -66,26 +71,62 @@ func mirroredMembers(clients []observedMember) []v1alpha1.GroupMember {
 }
 
 // clientNames names clients for people, by their member ids: by the instance id, which is the group's only one, else by the client id and the beginning of what the
-// member id has beside it. Where that names several they have their whole member ids.
+// member id has beside it. Where that names several they have their whole member ids. All of these are the clients' to choose, so that one may be another one's in any of these ways; the API
+// server takes no two members of one name, so that the later of them by member id has a number behind it then.
 func clientNames(clients []observedMember) map[string]string {
 	names := make(map[string]string, len(clients))
-	taken := make(map[string]int, len(clients))
+	short := make(map[string]string, len(clients))
+	count := make(map[string]int, len(clients))
 	for i := range clients {
 		c := &clients[i]
-		name := c.instanceID
-		if name == "" {
-			own := strings.TrimPrefix(strings.TrimPrefix(c.id, c.clientID), "-")
-			name = strings.TrimPrefix(c.clientID+"-"+own[:min(len(own), shortID)], "-")
-		}
-		names[c.id] = name
-		taken[name]++
+		short[c.id] = shortName(c)
+		count[short[c.id]]++
 	}
-	for id, name := range names {
-		if taken[name] > 1 {
-			names[id] = id
+	taken := make(map[string]bool, len(clients))
+	ids := slices.Sorted(maps.Keys(short))
+	for _, id := range ids {
+		if name := short[id]; count[name] == 1 {
+			names[id], taken[name] = name, true
 		}
+	}
+	for _, id := range ids {
+		if count[short[id]] == 1 {
+			continue
+		}
+		name := legible(id)
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%s#%d", legible(id), n)
+		}
+		names[id], taken[name] = name, true
 	}
 	return names
+}
+
+// shortName is what a client is called unless another one is called the same.
+func shortName(c *observedMember) string {
+	if c.instanceID != "" {
+		return legible(c.instanceID)
+	}
+	own := strings.TrimPrefix(strings.TrimPrefix(c.id, c.clientID), "-")
+	return legible(strings.TrimPrefix(c.clientID+"-"+own[:min(len(own), shortID)], "-"))
+}
+
+// legible is a text that a client has chosen, as it is shown: without what is no character, and so short that the names of many fit into a status.
+func legible(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+	for i := 0; i < len(text); {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if i+size > maxNameBytes {
+			return text[:i]
+		}
+		i += size
+	}
+	return cmp.Or(text, "-")
 }
 
 // tooWide says which member has more topics than a status can hold, empty for none.
@@ -113,7 +154,7 @@ func (w *wireWatch) note(now time.Time, d *description) *v1alpha1.Rebalance {
 	}
 	before := *w
 	w.generation, w.members, w.known = d.generation, d.members, true
-	if !before.known || d.generation <= before.generation {
+	if !before.known || d.generation <= before.generation || len(before.members) == 0 && len(d.members) == 0 {
 		return nil
 	}
 	r := wireRebalance(before.members, d.members)

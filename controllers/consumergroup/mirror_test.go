@@ -3,6 +3,9 @@
 package consumergroup
 
 import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +53,71 @@ func TestClientNamesAreUnique(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
+	names = clientNames([]observedMember{{id: "zzzzzzzzzzzz"}, {id: "zzzzzzzzyyyy"}, {id: "other", instanceID: "zzzzzzzzzzzz"}, {id: "\xff"}, {id: "\xfe"}})
+	want = map[string]string{"zzzzzzzzzzzz": "zzzzzzzzzzzz#2", "zzzzzzzzyyyy": "zzzzzzzzyyyy", "other": "zzzzzzzzzzzz", "\xfe": "\ufffd", "\xff": "\ufffd#2"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names that others have (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever clients choose as their ids: no two members have one name, each has one, it is short, it is as JSON writes it, and it does not depend on the others' order.
+func TestClientNamesWhateverTheIdsAre(t *testing.T) {
+	t.Parallel()
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	pieces := []string{"", "a", "b", "-", "#2", "#3", "zzzzzzzz", "\xff", "\xfe", "\x00", "\n", "é", "\ufffd", strings.Repeat("long", 40), strings.Repeat("é", 70)}
+	text := func() string {
+		var b strings.Builder
+		for range r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	for range 20_000 {
+		d := &description{}
+		for range 1 + r.IntN(8) {
+			m := observedMember{id: text(), clientID: text()}
+			if r.IntN(3) == 0 {
+				m.instanceID = text()
+			}
+			d.members = append(d.members, m)
+		}
+		d.sort()
+		members := mirroredMembers(d.members)
+		raw, err := json.Marshal(members)
+		var read []v1alpha1.GroupMember
+		if err != nil || json.Unmarshal(raw, &read) != nil || cmp.Diff(members, read) != "" {
+			t.Fatalf("the members of %+v are not what the API server reads: %s (%v)", d.members, raw, err)
+		}
+		seen := map[string]bool{}
+		for _, m := range members {
+			if seen[m.Name] || m.Name == "" || len(m.Name) > maxNameBytes+len("#99") || len(m.UID) > maxNameBytes {
+				t.Fatalf("the members of %+v: %q is the name of two, or too long, or none", d.members, m.Name)
+			}
+			seen[m.Name] = true
+		}
+		names := clientNames(d.members)
+		r.Shuffle(len(d.members), func(i, j int) { d.members[i], d.members[j] = d.members[j], d.members[i] })
+		if diff := cmp.Diff(names, clientNames(d.members)); diff != "" {
+			t.Fatalf("in another order the names differ:\n%s", diff)
+		}
+	}
+}
+
+func TestWhatNoTopicCanHaveIsLeftOut(t *testing.T) {
+	t.Parallel()
+	all := make([]int32, 0, 20_002)
+	for p := range int32(20_002) {
+		all = append(all, p-1)
+	}
+	got := tidy([]v1alpha1.TopicAssignment{
+		{Topic: "orders", Partitions: all}, {Topic: "a b", Partitions: []int32{0}}, {Topic: "", Partitions: []int32{0}}, {Topic: "\xff", Partitions: []int32{0}},
+		{Topic: strings.Repeat("x", 250), Partitions: []int32{0}}, {Topic: "far", Partitions: []int32{-1, 10_000}},
+	})
+	if len(got) != 1 || len(got[0].Partitions) != 10_000 || got[0].Partitions[0] != 0 || got[0].Partitions[9999] != 9999 {
+		t.Errorf("it is %d topics", len(got))
+	}
 }
 
 func TestTooWide(t *testing.T) {
@@ -90,6 +158,7 @@ func TestWireRebalances(t *testing.T) {
 			Reason: "ClientsJoined,ClientsLeft", Message: "app-c joined; app-a left", Moved: 2, Minimum: 2,
 		}},
 		{"all left", coordinator.StateEmpty, 5, nil, &v1alpha1.Rebalance{Reason: "ClientsLeft", Message: "app-b, app-c left"}},
+		{"nobody leaves, and nobody joins", coordinator.StateEmpty, 6, nil, nil},
 		{"a broker that has lost what it knew begins anew", coordinator.StateStable, 1, []observedMember{client("app-a", 0)}, nil},
 	}
 	var w wireWatch

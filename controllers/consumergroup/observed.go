@@ -20,12 +20,16 @@ import (
 
 // Observation is what the brokers say of a group. It is not changed once it was made.
 type Observation struct {
+	// uid is the group's.
+	uid types.UID
 	// plan is the generation of the status, and resetID the id of spec.offsets.reset, that there were when the brokers were asked: what came later they may not have
 	// known yet.
 	plan    int32
 	resetID string
 	// group is the broker's description; nil until there was one.
 	group *description
+	// ahead is the generation of a managed group's plan that the brokers have, if it is later than the status's has been for a while; else 0.
+	ahead int32
 	// lag is how far the group is behind; nil until that was read.
 	lag *v1alpha1.LagSummary
 	// stalls holds, by name, the members of which it is known whether they read.
@@ -34,6 +38,8 @@ type Observation struct {
 	strangers []stranger
 	// rebalance is the last change of a wire group's assignment; nil if none was seen.
 	rebalance *v1alpha1.Rebalance
+	// prepared says whether the reset that is asked for can be carried out: InProgress, or else Failed, or Waiting for brokers.
+	prepared *resetResult
 	// reset is what became of the reset of offsets that was carried out last; nil for none.
 	reset *resetResult
 }
@@ -76,6 +82,7 @@ const (
 	eventStalled       = "Stalled"
 	eventReadsAgain    = "ReadsAgain"
 	eventUnknownClient = "UnknownClient"
+	eventGeneration    = "GenerationRaised"
 	actionObserve      = "Observe"
 )
 
@@ -105,6 +112,35 @@ func observed(now time.Time, group *v1alpha1.ConsumerGroup, s *v1alpha1.Consumer
 	}
 	observeLag(s, o)
 	return append(notices, observeReset(now, group, s, o)...)
+}
+
+// aheadWatch finds that the brokers have a plan of a managed group of a later generation than its status says, which was changed by hand, or restored from a backup. They ignore every
+// plan of an earlier one.
+type aheadWatch struct{ plan, told int32 }
+
+// note takes a description, and the status's generation that there was when it was asked for. It returns the brokers' generation if they were ahead of that one twice in a row: once may be
+// because the cache is behind. A group without a plan has generation 1 in KIP-848's protocol.
+func (w *aheadWatch) note(plan int32, d *description) int32 {
+	was := *w
+	*w = aheadWatch{plan, d.generation}
+	if d.generation <= max(plan, 1) || was.plan != plan || was.told <= plan {
+		return 0
+	}
+	return d.generation
+}
+
+// raiseGeneration raises a managed group's generation above what the brokers have, so that they take its plan, and returns the event for that.
+func raiseGeneration(group *v1alpha1.ConsumerGroup, s *v1alpha1.ConsumerGroupStatus, o *Observation) []notice {
+	if o == nil || o.ahead < s.Generation || o.ahead <= group.Status.Generation || o.plan != group.Status.Generation {
+		return nil
+	}
+	s.Generation = o.ahead + 1
+	if s.State != v1alpha1.GroupEmpty {
+		s.State = v1alpha1.GroupPreparingRebalance
+	}
+	return []notice{{corev1.EventTypeWarning, eventGeneration, actionAssign, fmt.Sprintf(
+		"status.generation was %d, but the brokers have a plan of generation %d; was the status changed by hand, or restored from a backup? It is %d now, so that they take the group's plan",
+		group.Status.Generation, o.ahead, s.Generation)}}
 }
 
 // observeLag takes over the lag, if a figure changed.

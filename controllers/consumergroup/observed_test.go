@@ -155,3 +155,44 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 }
+
+func TestTheGenerationIsRaisedAboveTheBrokers(t *testing.T) {
+	t.Parallel()
+	type reading struct{ plan, told int32 }
+	tests := map[string]struct {
+		readings []reading
+		// decided is the generation of the decision; the status's is the last reading's plan.
+		decided, want int32
+	}{
+		"brokers that have the plan are not ahead":                 {readings: []reading{{5, 5}, {5, 5}}, decided: 5, want: 5},
+		"nor are those that are behind":                            {readings: []reading{{5, 4}, {5, 4}}, decided: 5, want: 5},
+		"once may be because the cache is behind":                  {readings: []reading{{5, 5}, {5, 6}}, decided: 5, want: 5},
+		"or twice, of different plans":                             {readings: []reading{{5, 6}, {6, 7}}, decided: 6, want: 6},
+		"twice in a row it is above them":                          {readings: []reading{{1, 9}, {1, 9}}, decided: 1, want: 10},
+		"also if the assignment changes at the same time":          {readings: []reading{{1, 9}, {1, 9}}, decided: 2, want: 10},
+		"not where that is above them by itself":                   {readings: []reading{{8, 9}, {8, 9}}, decided: 10, want: 10},
+		"a group without a plan has generation 1 and is not ahead": {readings: []reading{{0, 1}, {0, 1}}, decided: 0, want: 0},
+		"brokers that do not tell it are not ahead":                {readings: []reading{{0, -1}, {0, -1}}, decided: 0, want: 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w aheadWatch
+			o := &Observation{}
+			group := &v1alpha1.ConsumerGroup{}
+			for _, r := range test.readings {
+				o.plan, o.ahead = r.plan, w.note(r.plan, &description{generation: r.told})
+				group.Status.Generation = r.plan
+			}
+			s := &v1alpha1.ConsumerGroupStatus{Generation: test.decided, State: v1alpha1.GroupStable}
+			notices := raiseGeneration(group, s, o)
+			if s.Generation != test.want || (len(notices) > 0) != (test.want != test.decided) || (s.State == v1alpha1.GroupPreparingRebalance) != (test.want != test.decided) {
+				t.Errorf("generation %d, want %d; state %s, events %v", s.Generation, test.want, s.State, notices)
+			}
+			group.Status = *s
+			if again := raiseGeneration(group, s.DeepCopy(), o); len(again) > 0 {
+				t.Errorf("the same observation raises it again: %v", again)
+			}
+		})
+	}
+}

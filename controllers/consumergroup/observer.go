@@ -3,17 +3,14 @@
 package consumergroup
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
-	"github.com/ringmaster-dev/ringmaster/controllers/internal/apply"
 )
 
 const (
@@ -33,8 +29,6 @@ const (
 	wireInterval = time.Second
 	// defaultLagInterval is how often lag is read: often enough to scale by, seldom enough to be no load.
 	defaultLagInterval = 10 * time.Second
-	// roundTimeout is how long one cluster's brokers may take to answer.
-	roundTimeout = 5 * time.Second
 	// maxWakes is how many groups may wait to be reconciled before the Observer waits, too.
 	maxWakes = 1024
 )
@@ -43,6 +37,7 @@ const (
 // Reconciler, which is the only one that writes it into the status. Brokers that do not answer leave what was last seen in place.
 //
 // Of every group it reads the lag at an interval. Of a managed group it asks more often only while a handoff or a reset of offsets is under way; of a wire group every second.
+// It asks of a cluster's groups together, but of those alone that brokers did not tell all of when they were asked last: a broker that never answers delays no other's groups.
 type Observer struct {
 	// Client reads from the manager's cache, Reader from the API server itself.
 	Client client.Client
@@ -60,7 +55,10 @@ type Observer struct {
 
 	mu           sync.Mutex
 	observations map[types.NamespacedName]*Observation
-	clusters     map[types.NamespacedName]*clusterWatch
+	// begun are the resets that this operator has begun last, by group.
+	begun map[types.NamespacedName]begunReset
+	// clusters belongs to the loop of Start.
+	clusters map[types.NamespacedName]*clusterWatch
 }
 
 // NewObserver returns an Observer that works with a manager's clients.
@@ -69,6 +67,7 @@ func NewObserver(mgr ctrl.Manager, recorder events.EventRecorder) *Observer {
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder,
 		wakes:        make(chan event.GenericEvent, maxWakes),
 		observations: map[types.NamespacedName]*Observation{},
+		begun:        map[types.NamespacedName]begunReset{},
 		clusters:     map[types.NamespacedName]*clusterWatch{},
 	}
 }
@@ -106,24 +105,28 @@ func (o *Observer) now() time.Time {
 	return o.Clock()
 }
 
-// clusterWatch is what is remembered of a cluster. It belongs to the round that is under way, if there is one.
+// clusterWatch is what is remembered of a cluster. It belongs to the loop of Start.
 type clusterWatch struct {
-	// busy says that a round is under way; it is guarded by the Observer's mu.
-	busy      bool
+	// asking is how many questions to the brokers are open; it is guarded by the Observer's mu.
+	asking    int
 	bootstrap string
 	kafka     *kgo.Client
-	// lagRead is when the lag was last read.
-	lagRead time.Time
-	groups  map[types.NamespacedName]*groupWatch
+	groups    map[types.NamespacedName]*groupWatch
 }
 
-// groupWatch is what is remembered of a group.
+// groupWatch is what is remembered of a group. It belongs to who asks of the group, if somebody does, and else to the loop of Start.
 type groupWatch struct {
 	uid types.UID
-	// described is when the group was last asked of, published when something new of it was last made known.
+	// busy says that the group is being asked of; it is guarded by the Observer's mu.
+	busy bool
+	// described is when the group was last asked of, lagRead when its lag was, published when something new of it was last made known.
 	described time.Time
+	lagRead   time.Time
 	published time.Time
 	seen      Observation
+	trouble   trouble
+	ahead     aheadWatch
+	begins    beginWatch
 	stalls    stallWatch
 	wire      wireWatch
 	strangers strangerWatch
@@ -142,7 +145,7 @@ func (c *clusterWatch) group(g *v1alpha1.ConsumerGroup) *groupWatch {
 	key := client.ObjectKeyFromObject(g)
 	w := c.groups[key]
 	if w == nil || w.uid != g.UID {
-		w = &groupWatch{uid: g.UID}
+		w = &groupWatch{uid: g.UID, seen: Observation{uid: g.UID}}
 		c.groups[key] = w
 	}
 	return w
@@ -150,9 +153,9 @@ func (c *clusterWatch) group(g *v1alpha1.ConsumerGroup) *groupWatch {
 
 // Start observes until ctx ends.
 func (o *Observer) Start(ctx context.Context) error {
-	var rounds sync.WaitGroup
+	var asks sync.WaitGroup
 	defer func() {
-		rounds.Wait()
+		asks.Wait()
 		for _, c := range o.clusters {
 			c.close()
 		}
@@ -166,14 +169,14 @@ func (o *Observer) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := o.begin(ctx, &rounds); err != nil && ctx.Err() == nil {
+		if err := o.begin(ctx, &asks); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "observe consumer groups")
 		}
 	}
 }
 
-// begin begins a round for every cluster of which groups are due, unless the one before is still under way.
-func (o *Observer) begin(ctx context.Context, rounds *sync.WaitGroup) error {
+// begin asks of the groups that are due, but for those that are being asked of.
+func (o *Observer) begin(ctx context.Context, asks *sync.WaitGroup) error {
 	clusters := &v1alpha1.BrokerClusterList{}
 	if err := o.Client.List(ctx, clusters, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list BrokerClusters: %w", err)
@@ -198,40 +201,18 @@ func (o *Observer) begin(ctx context.Context, rounds *sync.WaitGroup) error {
 			continue
 		}
 		used[key] = true
-		watch, free := o.claim(key)
-		if !free {
-			continue
+		watch := o.clusters[key]
+		if watch == nil {
+			watch = &clusterWatch{groups: map[types.NamespacedName]*groupWatch{}}
+			o.clusters[key] = watch
 		}
 		// The lists are the cache's own, which never changes an object: a newer one takes its place.
-		mine, bootstrap := members[key], c.Status.BootstrapServers
-		rounds.Go(func() {
-			defer o.release(watch)
-			o.round(ctx, watch, bootstrap, mine)
-		})
+		if err := o.askDue(ctx, asks, watch, c.Status.BootstrapServers, members[key]); err != nil {
+			return err
+		}
 	}
 	o.closeExcept(used)
 	return nil
-}
-
-// claim takes a cluster for a round; free is false if one is under way.
-func (o *Observer) claim(key types.NamespacedName) (c *clusterWatch, free bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if c = o.clusters[key]; c == nil {
-		c = &clusterWatch{groups: map[types.NamespacedName]*groupWatch{}}
-		o.clusters[key] = c
-	}
-	if c.busy {
-		return nil, false
-	}
-	c.busy = true
-	return c, true
-}
-
-func (o *Observer) release(c *clusterWatch) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	c.busy = false
 }
 
 // closeExcept closes the clients of the clusters that are not in use.
@@ -239,7 +220,7 @@ func (o *Observer) closeExcept(used map[types.NamespacedName]bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for key, c := range o.clusters {
-		if !used[key] && !c.busy {
+		if !used[key] && c.asking == 0 {
 			c.close()
 			delete(o.clusters, key)
 		}
@@ -254,10 +235,11 @@ func (o *Observer) forget(groups []v1alpha1.ConsumerGroup) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key := range o.observations {
-		if !there[key] {
-			delete(o.observations, key)
-		}
+	gone := func(key types.NamespacedName) bool { return !there[key] }
+	maps.DeleteFunc(o.begun, func(key types.NamespacedName, _ begunReset) bool { return gone(key) })
+	maps.DeleteFunc(o.observations, func(key types.NamespacedName, _ *Observation) bool { return gone(key) })
+	for _, c := range o.clusters {
+		maps.DeleteFunc(c.groups, func(key types.NamespacedName, w *groupWatch) bool { return gone(key) && !w.busy })
 	}
 }
 
@@ -279,87 +261,6 @@ func interval(g *v1alpha1.ConsumerGroup) time.Duration {
 	return 0
 }
 
-// round asks the brokers of one cluster of the groups that are due.
-func (o *Observer) round(ctx context.Context, c *clusterWatch, bootstrap string, groups []*v1alpha1.ConsumerGroup) {
-	now := o.now()
-	readsLag := now.Sub(c.lagRead) >= cmp.Or(o.LagInterval, defaultLagInterval)
-	var due []*v1alpha1.ConsumerGroup
-	for _, g := range groups {
-		every := interval(g)
-		if readsLag || every == tick || every > 0 && now.Sub(c.group(g).described) >= every {
-			due = append(due, g)
-		}
-	}
-	if len(due) == 0 {
-		return
-	}
-	if err := o.ask(ctx, c, bootstrap, groups, due, readsLag); err != nil && ctx.Err() == nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("the brokers do not tell all", "bootstrap", bootstrap, "error", err.Error())
-	}
-	for _, g := range due {
-		o.publish(ctx, g, c.group(g))
-	}
-}
-
-// ask asks the brokers: for descriptions of the groups that are due, for the lag of all groups if that is due, and to carry out resets of offsets.
-func (o *Observer) ask(ctx context.Context, c *clusterWatch, bootstrap string, groups, due []*v1alpha1.ConsumerGroup, readsLag bool) error {
-	if err := c.connect(bootstrap); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
-	defer cancel()
-	now := o.now()
-	descriptions, err := describe(ctx, c.kafka, due)
-	for _, g := range due {
-		w := c.group(g)
-		w.described = now
-		if d := descriptions[g.KafkaID()]; d != nil {
-			o.describe(now, g, w, d)
-			if resetDue(g) {
-				o.carryOut(ctx, c.kafka, g, w)
-			}
-		}
-	}
-	if readsLag {
-		c.lagRead = now
-		err = errors.Join(err, o.readLag(ctx, c, groups, descriptions))
-	}
-	return err
-}
-
-// connect makes the cluster's client, if there is none for its address yet.
-func (c *clusterWatch) connect(bootstrap string) error {
-	if c.kafka != nil && c.bootstrap == bootstrap {
-		return nil
-	}
-	c.close()
-	kafka, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ClientID("ringmaster-operator"), kgo.MetadataMinAge(tick))
-	if err != nil {
-		return fmt.Errorf("make a Kafka client for %s: %w", bootstrap, err)
-	}
-	c.kafka, c.bootstrap = kafka, bootstrap
-	return nil
-}
-
-// describe takes note of a description of a group.
-func (o *Observer) describe(now time.Time, g *v1alpha1.ConsumerGroup, w *groupWatch, d *description) {
-	w.seen.group, w.seen.plan, w.seen.resetID = d, g.Status.Generation, ""
-	if g.Spec.Offsets.Reset != nil {
-		w.seen.resetID = g.Spec.Offsets.Reset.ID
-	}
-	if r := g.Status.OffsetsReset; r == nil || r.Phase != v1alpha1.ResetInProgress {
-		w.reset, w.seen.reset = resetWatch{}, nil // its result is in the status, or it is another one's
-	}
-	if g.Spec.Selector != nil {
-		w.wire, w.seen.rebalance = wireWatch{}, nil
-		return
-	}
-	w.seen.stalls, w.seen.strangers = nil, nil
-	if r := w.wire.note(now, d); r != nil {
-		w.seen.rebalance = r
-	}
-}
-
 // publish makes what was seen of a group known, and wakes the reconciler if that has changed.
 func (o *Observer) publish(ctx context.Context, g *v1alpha1.ConsumerGroup, w *groupWatch) {
 	key := client.ObjectKeyFromObject(g)
@@ -378,45 +279,4 @@ func (o *Observer) publish(ctx context.Context, g *v1alpha1.ConsumerGroup, w *gr
 	case o.wakes <- event.GenericEvent{Object: g}:
 	case <-ctx.Done():
 	}
-}
-
-// announce records an event for a client that belongs to no pod of the group.
-func (o *Observer) announce(g *v1alpha1.ConsumerGroup, clients []stranger) {
-	for _, s := range clients {
-		o.Recorder.Eventf(g, nil, corev1.EventTypeWarning, eventUnknownClient, actionObserve, "%s", apply.Note(fmt.Sprintf(
-			"%s belongs to no pod of the group, and is given nothing until its pod matches %s and is ready; see which pod has its address: kubectl get pods --all-namespaces --output wide",
-			s, g.Status.Selector)))
-	}
-}
-
-// readLag reads the lag of the groups, and which of their members read.
-func (o *Observer) readLag(ctx context.Context, c *clusterWatch, groups []*v1alpha1.ConsumerGroup, descriptions map[string]*description) error {
-	starts, ends, committed, err := readOffsets(ctx, kadm.NewClient(c.kafka), groups)
-	if err != nil {
-		return err
-	}
-	now := o.now()
-	for _, g := range groups {
-		found := committed[g.KafkaID()]
-		if found.Err != nil {
-			err = fmt.Errorf("fetch the offsets of group %s: %w", g.KafkaID(), found.Err)
-			continue
-		}
-		offsets, ok := groupOffsets(g.Spec.Topics, starts, ends, found.Fetched)
-		if !ok {
-			continue
-		}
-		w := c.group(g)
-		if lag := lagOf(now, offsets); w.seen.lag == nil || w.seen.lag.Total != lag.Total || w.seen.lag.Max != lag.Max {
-			w.seen.lag = lag
-		}
-		if d := descriptions[g.KafkaID()]; d != nil && g.Spec.Selector != nil {
-			clients, unknown := matchClients(g.Status.Members, d.members)
-			w.seen.stalls = w.stalls.note(now, cmp.Or(o.StallAfter, defaultStallAfter), g, offsets, clients)
-			var fresh []stranger
-			w.seen.strangers, fresh = w.strangers.note(unknown, d.members)
-			o.announce(g, fresh)
-		}
-	}
-	return err
 }

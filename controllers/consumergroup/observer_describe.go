@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,22 +21,21 @@ import (
 // tagGeneration is the tag by which Ringmaster's brokers tell a group's generation in DescribeGroups: int32, big endian.
 const tagGeneration = 10000
 
-// describe asks the coordinators of the groups, one request for each, and returns the descriptions by group id. Groups whose coordinators do not answer have none.
+// describe asks the coordinators of the groups, one request for each, and returns by group id the descriptions, and what went wrong with those that have none.
 //
 // A group is either of the classic protocol, which DescribeGroups describes, or of KIP-848's, which ConsumerGroupDescribe does; each says that there is no such group where
 // the other is to be asked.
-func describe(ctx context.Context, kafka *kgo.Client, groups []*v1alpha1.ConsumerGroup) (map[string]*description, error) {
-	out := make(map[string]*description, len(groups))
+func describe(ctx context.Context, kafka *kgo.Client, groups []*v1alpha1.ConsumerGroup) (map[string]*description, map[string]error) {
+	out, errs := make(map[string]*description, len(groups)), map[string]error{}
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	for _, g := range groups {
 		req.Groups = append(req.Groups, g.KafkaID())
 	}
 	others := kmsg.NewPtrConsumerGroupDescribeRequest()
-	var errs []error
-	for _, shard := range kafka.RequestSharded(ctx, req) {
+	for _, shard := range requestShards(ctx, kafka, req) {
 		resp, ok := shard.Resp.(*kmsg.DescribeGroupsResponse)
-		if shard.Err != nil || !ok {
-			errs = append(errs, fmt.Errorf("describe groups: %w", shard.Err))
+		if asked, of := shard.Req.(*kmsg.DescribeGroupsRequest); of && (shard.Err != nil || !ok) {
+			failAll(errs, asked.Groups, shard)
 			continue
 		}
 		for i := range resp.Groups {
@@ -46,25 +44,29 @@ func describe(ctx context.Context, kafka *kgo.Client, groups []*v1alpha1.Consume
 			case g.ErrorCode == kerr.GroupIDNotFound.Code || g.ErrorCode == 0 && g.State == coordinator.StateDead:
 				others.Groups = append(others.Groups, g.Group)
 			case g.ErrorCode != 0:
-				errs = append(errs, fmt.Errorf("describe group %s: %w", g.Group, kerr.ErrorForCode(g.ErrorCode)))
+				errs[g.Group] = fmt.Errorf("describe group %s: %w", g.Group, kerr.ErrorForCode(g.ErrorCode))
 			default:
 				out[g.Group] = describeClassic(g)
 			}
 		}
 	}
 	if len(others.Groups) > 0 {
-		errs = append(errs, describeConsumers(ctx, kafka, others, out))
+		describeConsumers(ctx, kafka, others, out, errs)
 	}
-	return out, errors.Join(errs...)
+	for _, g := range groups {
+		if id := g.KafkaID(); out[id] == nil && errs[id] == nil {
+			errs[id] = fmt.Errorf("describe group %s: the brokers do not tell of it", id)
+		}
+	}
+	return out, errs
 }
 
-// describeConsumers adds the descriptions of groups of KIP-848's protocol, and of those that there are not.
-func describeConsumers(ctx context.Context, kafka *kgo.Client, req *kmsg.ConsumerGroupDescribeRequest, out map[string]*description) error {
-	var errs []error
-	for _, shard := range kafka.RequestSharded(ctx, req) {
+// describeConsumers adds the descriptions of groups of KIP-848's protocol, and of those that there are not, and what went wrong with the others.
+func describeConsumers(ctx context.Context, kafka *kgo.Client, req *kmsg.ConsumerGroupDescribeRequest, out map[string]*description, errs map[string]error) {
+	for _, shard := range requestShards(ctx, kafka, req) {
 		resp, ok := shard.Resp.(*kmsg.ConsumerGroupDescribeResponse)
-		if shard.Err != nil || !ok {
-			errs = append(errs, fmt.Errorf("describe consumer groups: %w", shard.Err))
+		if asked, of := shard.Req.(*kmsg.ConsumerGroupDescribeRequest); of && (shard.Err != nil || !ok) {
+			failAll(errs, asked.Groups, shard)
 			continue
 		}
 		for i := range resp.Groups {
@@ -75,11 +77,24 @@ func describeConsumers(ctx context.Context, kafka *kgo.Client, req *kmsg.Consume
 			case kerr.GroupIDNotFound.Code:
 				out[g.Group] = &description{state: coordinator.StateDead, generation: -1}
 			default:
-				errs = append(errs, fmt.Errorf("describe consumer group %s: %w", g.Group, kerr.ErrorForCode(g.ErrorCode)))
+				errs[g.Group] = fmt.Errorf("describe consumer group %s: %w", g.Group, kerr.ErrorForCode(g.ErrorCode))
 			}
 		}
 	}
-	return errors.Join(errs...)
+}
+
+// requestShards sends a request to the brokers that it is for, and returns what each has answered in time.
+func requestShards(ctx context.Context, kafka *kgo.Client, req kmsg.Request) []kgo.ResponseShard {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return kafka.RequestSharded(ctx, req)
+}
+
+// failAll says of groups why the part of a request that asked of them has failed.
+func failAll(errs map[string]error, groups []string, shard kgo.ResponseShard) {
+	for _, id := range groups {
+		errs[id] = fmt.Errorf("describe group %s: %w", id, unanswered(shard.Meta.NodeID, shard.Err))
+	}
 }
 
 func describeClassic(g *kmsg.DescribeGroupsResponseGroup) *description {
@@ -129,8 +144,10 @@ func describeConsumer(g *kmsg.ConsumerGroupDescribeResponseGroup) *description {
 	return d
 }
 
+// sort sorts the members by their ids. Of two of the same id, as no broker tells of, the first stays.
 func (d *description) sort() {
-	slices.SortFunc(d.members, func(a, b observedMember) int { return cmp.Compare(a.id, b.id) })
+	slices.SortStableFunc(d.members, func(a, b observedMember) int { return cmp.Compare(a.id, b.id) })
+	d.members = slices.CompactFunc(d.members, func(a, b observedMember) bool { return a.id == b.id })
 }
 
 // host is an address without the slash that Java prints before it.
@@ -144,9 +161,13 @@ func shareOf(a kmsg.Assignment) []v1alpha1.TopicAssignment {
 	return tidy(out)
 }
 
-// tidy sorts what a member has, and leaves out topics of which it has nothing. Of a topic that is named twice, as no broker does, it has what is named first.
+// tidy sorts what a member has, and leaves out topics of which it has nothing, and what no topic can have: in a classic group a client says what each has, and no broker looks at it. Of a
+// topic that is named twice it has what is named first.
 func tidy(share []v1alpha1.TopicAssignment) []v1alpha1.TopicAssignment {
-	share = slices.DeleteFunc(share, func(a v1alpha1.TopicAssignment) bool { return len(a.Partitions) == 0 })
+	for i := range share {
+		share[i].Partitions = slices.DeleteFunc(share[i].Partitions, func(p int32) bool { return p < 0 || p >= maxPartitions })
+	}
+	share = slices.DeleteFunc(share, func(a v1alpha1.TopicAssignment) bool { return len(a.Partitions) == 0 || !isTopic(a.Topic) })
 	slices.SortStableFunc(share, func(a, b v1alpha1.TopicAssignment) int { return cmp.Compare(a.Topic, b.Topic) })
 	share = slices.CompactFunc(share, func(a, b v1alpha1.TopicAssignment) bool { return a.Topic == b.Topic })
 	for i := range share {
@@ -154,6 +175,17 @@ func tidy(share []v1alpha1.TopicAssignment) []v1alpha1.TopicAssignment {
 		share[i].Partitions = slices.Compact(share[i].Partitions)
 	}
 	return share
+}
+
+// The bounds of topics, as in a Topic's schema.
+const (
+	maxPartitions, maxTopicBytes = 10_000, 249
+	topicCharacters              = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+)
+
+// isTopic says whether a topic can be called that.
+func isTopic(name string) bool {
+	return name != "" && len(name) <= maxTopicBytes && !strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(topicCharacters, r) })
 }
 
 // matchClients finds the pods of a managed group's clients as the brokers do: by the address, if one pod alone has it, else by the instance id or client id that is the pod's

@@ -31,6 +31,12 @@ type observedWorld struct {
 // newObservedWorld makes one. Every interval of the Observer's is as short as it can be.
 func newObservedWorld(ctx context.Context) *observedWorld {
 	GinkgoHelper()
+	return newObservedWorldWith(ctx, 1)
+}
+
+// newObservedWorldWith makes one whose committed offsets are in some partitions.
+func newObservedWorldWith(ctx context.Context, offsetsPartitions int32) *observedWorld {
+	GinkgoHelper()
 	ns, err := env.Namespace(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	w := &observedWorld{world: &world{ns: ns}}
@@ -38,7 +44,7 @@ func newObservedWorld(ctx context.Context) *observedWorld {
 	w.startBroker(ctx)
 	w.startObserved()
 	DeferCleanup(func() { Expect(w.manager.Stop()).To(Succeed()) })
-	w.placed(ctx, "consumer-offsets", 1, func(t *v1alpha1.Topic) {
+	w.placed(ctx, "consumer-offsets", offsetsPartitions, func(t *v1alpha1.Topic) {
 		t.Spec.TopicName, t.Spec.CleanupPolicy = v1alpha1.TopicConsumerOffsets, v1alpha1.CleanupCompact
 		t.Annotations = map[string]string{v1alpha1.AnnotationInternal: "true"}
 	})

@@ -11,7 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gleak"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -196,6 +198,34 @@ var _ = Describe("The Observer", func() {
 		Expect(w.manager.Settle()).Error().NotTo(HaveOccurred(), "an unchanged world means no writes")
 	}, protocols)
 
+	It("mirrors clients whatever they are called", func(ctx SpecContext) {
+		w := newObservedWorld(ctx)
+		w.placed(ctx, "orders", 4)
+		w.group(ctx, "group", func(s *v1alpha1.ConsumerGroupSpec) { s.Selector = nil })
+		// Members of KIP-848's protocol choose their member ids.
+		join := func(member string, instance *string) {
+			req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+			req.Group, req.MemberID, req.InstanceID, req.RebalanceTimeoutMillis = "group", member, instance, 30_000
+			req.SubscribedTopicNames, req.Topics = []string{"orders"}, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+			cl := w.kafka(kgo.ClientID(""))
+			Eventually(func() (int16, error) {
+				resp, err := req.RequestWith(ctx, cl)
+				if err != nil {
+					return -1, err
+				}
+				return resp.ErrorCode, nil
+			}).Should(BeZero())
+		}
+		instance := "zzzzzzzzzzzz"
+		join("other", &instance)
+		join("zzzzzzzzzzzz", nil)
+		join("zzzzzzzzyyyy", nil)
+		Eventually(func() ([]string, error) {
+			group, err := w.read(ctx, "group")()
+			return members(group, v1alpha1.MemberActive), err
+		}).Should(Equal([]string{"zzzzzzzzyyyy", "zzzzzzzzzzzz", "zzzzzzzzzzzz#2"}))
+	})
+
 	It("leaves what was last seen in place while the brokers do not answer, and goes on when they do", func(ctx SpecContext) {
 		w := newObservedWorld(ctx)
 		w.placed(ctx, "orders", 2)
@@ -223,6 +253,38 @@ var _ = Describe("The Observer", func() {
 		Expect(w.state(ctx, "group")()).To(BeElementOf(v1alpha1.GroupPreparingRebalance, v1alpha1.GroupStable))
 		setReady(1)
 		Eventually(w.state(ctx, "group")).Should(Equal(v1alpha1.GroupStable))
+	})
+
+	It("raises the generation of a group above what the brokers have", func(ctx SpecContext) {
+		w := newObservedWorld(ctx)
+		w.placed(ctx, "orders", 4)
+		w.group(ctx, "group", grace(0))
+		readers := map[string]*consumer{}
+		for _, name := range []string{"web-0", "web-1"} {
+			w.pod(ctx, name)
+			readers[name] = w.consume("group", name)
+		}
+		w.settled(ctx, "group", "web-0", "web-1")
+		for _, paused := range []bool{true, false, true, false} {
+			w.change(ctx, "group", func(s *v1alpha1.ConsumerGroupSpec) { s.Paused = paused })
+			Eventually(w.read(ctx, "group")).Should(HaveField("Status.Paused", paused))
+		}
+		Eventually(w.state(ctx, "group")).Should(Equal(v1alpha1.GroupStable))
+		group, err := w.read(ctx, "group")()
+		Expect(err).NotTo(HaveOccurred())
+		told := group.Status.Generation
+		Expect(w.manager.Stop()).To(Succeed())
+		Expect(env.Client.Status().Patch(ctx, &v1alpha1.ConsumerGroup{ObjectMeta: w.meta("group")},
+			client.RawPatch(types.MergePatchType, []byte(`{"status":{"generation":0}}`)))).To(Succeed())
+		readers["web-1"].stop()
+		w.remove(ctx, "web-1")
+		w.startObserved()
+		w.produce(ctx, "orders", 4, 10)
+		Eventually(func() map[int32]int64 { return w.committed(ctx, "group", "orders") }).Should(Equal(map[int32]int64{0: 10, 1: 10, 2: 10, 3: 10}), "web-0 reads all")
+		Eventually(w.state(ctx, "group")).Should(Equal(v1alpha1.GroupStable))
+		Eventually(env.Notes(ctx, w.ns, "group", "GenerationRaised")).Should(ConsistOf(ContainSubstring("but the brokers have a plan of generation %d", told)))
+		Expect(w.manager.Settle()).Error().NotTo(HaveOccurred())
+		Expect(w.read(ctx, "group")()).To(HaveField("Status.Generation", told+1))
 	})
 
 	It("ends with the manager, and leaves nothing behind", func(ctx SpecContext) {

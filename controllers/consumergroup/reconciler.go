@@ -96,6 +96,10 @@ func (r *Reconciler) setStatus(ctx context.Context, group *v1alpha1.ConsumerGrou
 	}
 	before := group.DeepCopy()
 	group.Status = v.status
+	if is, was := group.Status.OffsetsReset, before.Status.OffsetsReset; is != nil && is.Phase == v1alpha1.ResetInProgress &&
+		(was == nil || was.ID != is.ID || was.Phase != v1alpha1.ResetInProgress) {
+		r.Observer.began(group, is.ID)
+	}
 	wrote, err := apply.Status(ctx, r.Client, group, before)
 	if err != nil || !wrote {
 		return err

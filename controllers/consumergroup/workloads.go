@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/ringmaster-dev/ringmaster/api/v1alpha1"
@@ -27,8 +28,8 @@ const (
 // also labels their pods, so that one need not be read to find the other.
 func workloadOf(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
-		return ""
+	if owner == nil || len(owner.Name) > validation.DNS1123SubdomainMaxLength || len(owner.Kind) > validation.DNS1123LabelMaxLength {
+		return "" // the API server checks neither, and what has no such name is nothing that made the pod
 	}
 	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok && hash != "" && owner.Kind == kindReplicaSet && isApps(owner.APIVersion) {

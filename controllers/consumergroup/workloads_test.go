@@ -4,6 +4,7 @@ package consumergroup
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,13 +23,16 @@ func TestWorkloadOf(t *testing.T) {
 		hash  string
 		want  string
 	}{
-		"nobody made it":                         {},
-		"a StatefulSet":                          {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db"}, want: "StatefulSet/db"},
-		"a Deployment, by its ReplicaSet":        {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-api-5d4f"}, hash: "5d4f", want: "Deployment/web-api"},
-		"a ReplicaSet of its own":                {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, want: "ReplicaSet/web-5d4f"},
-		"a ReplicaSet of its own, with a label":  {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, hash: "other", want: "ReplicaSet/web-5d4f"},
-		"something else that is called the same": {owner: metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, hash: "5d4f", want: "ReplicaSet/web-5d4f"},
-		"a Job":                                  {owner: metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "import"}, want: "Job/import"},
+		"nobody made it":                              {},
+		"a StatefulSet":                               {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db"}, want: "StatefulSet/db"},
+		"a Deployment, by its ReplicaSet":             {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-api-5d4f"}, hash: "5d4f", want: "Deployment/web-api"},
+		"a ReplicaSet of its own":                     {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, want: "ReplicaSet/web-5d4f"},
+		"a ReplicaSet of its own, with a label":       {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, hash: "other", want: "ReplicaSet/web-5d4f"},
+		"something else that is called the same":      {owner: metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "ReplicaSet", Name: "web-5d4f"}, hash: "5d4f", want: "ReplicaSet/web-5d4f"},
+		"an owner whose name is none of Kubernetes's": {owner: metav1.OwnerReference{APIVersion: "x/v1", Kind: "Y", Name: strings.Repeat("n", 254)}},
+		"the longest name":                            {owner: metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: strings.Repeat("n", 253)}, want: "StatefulSet/" + strings.Repeat("n", 253)},
+		"an owner whose kind is no name":              {owner: metav1.OwnerReference{APIVersion: "x/v1", Kind: strings.Repeat("K", 64), Name: "y"}},
+		"a Job":                                       {owner: metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "import"}, want: "Job/import"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
