@@ -45,6 +45,8 @@ test: ## vet, unit tests and the envtest suite (race detector on where there is 
 	@assets=$$(hack/envtest-assets.sh); \
 	echo "test: go test $(RACE) ./... with the API server in $$assets"; \
 	KUBEBUILDER_ASSETS="$$assets" go test $(RACE) -timeout 15m ./...
+	@echo "test: the broker's suite on Redis"
+	@hack/on-redis.sh go test -timeout 15m -count 1 ./broker/server
 	@echo "test: two million random steps of the coordinator, pods, operators and brokers, without the race detector (make soak takes new seeds)"
 	@go test -timeout 15m -count 1 -run '^TestRandom(Runs|Worlds)$$' ./broker/coordinator
 	@echo "test: hack/tools, test/bench, test/conformance, test/rebalance"
@@ -111,7 +113,7 @@ soak: ## the crash tests and random runs, with new seeds over and over, for SOAK
 	hack/soak.sh $(SOAKTIME)
 
 .PHONY: conformance
-conformance: build ## unmodified clients against one broker and three, written to docs/clients.md (CLIENTS=NAME,... picks some; BOOTSTRAP=HOST:PORT runs them against any brokers; HELP=1 says more)
+conformance: build ## unmodified clients against one broker, three, and two that share a Redis, written to docs/clients.md (CLIENTS=NAME,... picks some; BOOTSTRAP=HOST:PORT runs them against any brokers; HELP=1 says more)
 	@assets=$$(hack/envtest-assets.sh); \
 	go -C test/conformance build -o $(BIN)/conformance .; \
 	KUBEBUILDER_ASSETS="$$assets" $(BIN)/conformance $(if $(HELP),--help) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP)) $(CONFORMANCE_ARGS)

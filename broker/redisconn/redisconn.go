@@ -6,6 +6,7 @@ package redisconn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -33,10 +34,11 @@ type Options struct {
 	CertFile, KeyFile string
 	// ClientName is what CLIENT LIST shows.
 	ClientName string
+	// Timeout is how long a server may take to answer, or a connection to be made. What waits longer on purpose has a connection of its own. Default: 10 s.
+	Timeout time.Duration
 }
 
-// timeout is how long a server may take to answer, or a connection to be made. What waits longer on purpose has a connection of its own.
-const timeout = 10 * time.Second
+const defaultTimeout = 10 * time.Second
 
 // maxSecret is the largest file that is taken for a password, in bytes.
 const maxSecret = 64 << 10
@@ -52,7 +54,8 @@ func Configure(o Options) (rueidis.ClientOption, error) {
 	}
 	c.ClientName = o.ClientName
 	c.DisableCache = true
-	c.Dialer.Timeout, c.ConnWriteTimeout = timeout, timeout
+	c.Dialer.Timeout = cmp.Or(max(o.Timeout, 0), defaultTimeout)
+	c.ConnWriteTimeout = c.Dialer.Timeout
 	c.Sentinel.Dialer = c.Dialer
 	if o.PasswordFile != "" {
 		user := c.Username

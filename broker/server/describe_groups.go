@@ -12,14 +12,15 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 )
 
-// DescribeGroups, v0 to v6. From v5 on, which is flexible (KIP-482), each group carries its generation as a tagged field of our own, which other clients skip:
+// DescribeGroups, v0 to v6. From v5 on, which is flexible (KIP-482), each group carries tagged fields of our own, which other clients skip:
 //
-//	tag 10000: int32, big endian
-//
-// Kafka tells a classic group's generation to nobody but its members.
+//	tag 10000: a classic group's generation; int32, big endian. Kafka tells it to nobody but the members.
+//	tag 10001: since when this broker coordinates the group, whether or not there is one; int64, big endian, milliseconds since 1970.
 
-// tagGeneration is the tag of a group's generation.
-const tagGeneration = 10000
+const (
+	tagGeneration       = 10000
+	tagCoordinatorSince = 10001
+)
 
 // describeGroups answers DescribeGroups. A group that nobody knows is Dead, and from v6 on an error (KIP-1043); so is one of the type consumer (see
 // consumerGroupDescribe).
@@ -41,6 +42,9 @@ func (s *Server) describeGroup(ctx context.Context, version int16, id string) km
 	group := kmsg.NewDescribeGroupsResponseGroup()
 	group.Group = id
 	d, known, code := s.groups.describe(ctx, id)
+	if since := s.groups.since(id); code == codeNone && version >= 5 && !since.IsZero() {
+		group.UnknownTags.Set(tagCoordinatorSince, binary.BigEndian.AppendUint64(nil, uint64(since.UnixMilli())))
+	}
 	message := fmt.Sprintf("there is no group %q", clip(id))
 	switch {
 	case code != codeNone:

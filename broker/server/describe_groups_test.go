@@ -5,6 +5,7 @@ package server
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,8 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func TestDescribeGroupsTellsTheGeneration(t *testing.T) {
+func TestDescribeGroupsTellsTheGenerationAndSinceWhenItIsCoordinated(t *testing.T) {
 	t.Parallel()
+	begun := time.Now().Truncate(time.Millisecond)
 	b := startGroupBroker(t)
 	b.plan(7, pod("web-0", "127.0.0.2", 0, 1, 2, 3, 4, 5))
 	b.join("web-0", "g", from("127.0.0.2")).holds(t, 0, 1, 2, 3, 4, 5)
@@ -22,17 +24,21 @@ func TestDescribeGroupsTellsTheGeneration(t *testing.T) {
 		req.Groups = []string{"g"}
 		resp := ask[*kmsg.DescribeGroupsResponse](b, req, version)
 		var tags, generation uint32
+		var since time.Time
 		resp.Groups[0].UnknownTags.Each(func(tag uint32, value []byte) {
 			tags++
 			if tag == 10000 && len(value) == 4 {
 				generation = binary.BigEndian.Uint32(value)
 			}
+			if tag == 10001 && len(value) == 8 {
+				since = time.UnixMilli(int64(binary.BigEndian.Uint64(value)))
+			}
 		})
 		switch {
 		case version < 5 && tags != 0:
 			t.Errorf("v%d: %d tags in a version that has none", version, tags)
-		case version >= 5 && (tags != 1 || generation != 7):
-			t.Errorf("v%d: %d tags, generation %d, want one tag and generation 7", version, tags, generation)
+		case version >= 5 && (tags != 2 || generation != 7 || since.Before(begun) || since.After(time.Now())):
+			t.Errorf("v%d: %d tags, generation %d, coordinated since %s; want two tags, generation 7, and a time after %s", version, tags, generation, since, begun)
 		}
 	}
 }

@@ -22,6 +22,7 @@ const (
 	codeRequestTimedOut           int16 = 7
 	codeMessageTooLarge           int16 = 10
 	codeInvalidTopic              int16 = 17
+	codeNotEnoughReplicasAfter    int16 = 20
 	codeInvalidRequiredAcks       int16 = 21
 	codeUnsupportedVersion        int16 = 35
 	codeTopicAlreadyExists        int16 = 36
@@ -70,7 +71,9 @@ func storageCode(err error) int16 {
 		return codeInvalidProducerEpoch
 	case errors.Is(err, storage.ErrFenced), errors.Is(err, storage.ErrClosed):
 		return codeNotLeaderOrFollower
-	default: // ErrFull, ErrDamaged and what the file system says
+	case errors.Is(err, storage.ErrNotReplicated):
+		return codeNotEnoughReplicasAfter
+	default: // ErrFull, ErrUnavailable, ErrDamaged and what the file system says
 		return codeKafkaStorageError
 	}
 }

@@ -291,6 +291,15 @@ func (g *groups) view(ctx context.Context, group string, f func(*coordinator.Gro
 	return h.view(ctx, f)
 }
 
+// since returns since when this broker coordinates a group; zero where it does not.
+func (g *groups) since(group string) time.Time {
+	p, code := g.partition(group)
+	if code != codeNone {
+		return time.Time{}
+	}
+	return p.coordinatesSince()
+}
+
 // describe describes a group; known is false where there is no such group.
 func (g *groups) describe(ctx context.Context, group string) (d coordinator.Description, known bool, code int16) {
 	known, code = g.view(ctx, group, func(g *coordinator.Group) { d = g.Describe() })

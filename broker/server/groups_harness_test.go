@@ -25,7 +25,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/coordinator"
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
-	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
+	"github.com/ringmaster-dev/ringmaster/test/testengine"
 )
 
 // groupDeadline is how long a test of groups waits for what has to happen.
@@ -223,10 +223,7 @@ func startGroupBrokerNode(t *testing.T, node int32, md *groupMetadata) *groupBro
 // start starts the broker where it was before.
 func (b *groupBroker) start() {
 	b.t.Helper()
-	engine, err := local.Open(b.dir, local.Options{})
-	if err != nil {
-		b.t.Fatalf("open the storage engine: %v", err)
-	}
+	engine := testengine.Open(b.t, b.dir, nil)
 	b.engine, b.compact = &brokenEngine{Engine: engine}, engine.Compact
 	listener, err := new(net.ListenConfig).Listen(b.t.Context(), "tcp", b.address)
 	if err != nil {

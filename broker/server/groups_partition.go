@@ -29,6 +29,8 @@ type groupPartition struct {
 	// ready says that the log was read and the groups may be used; it is never set once closed is.
 	ready  bool
 	closed bool
+	// since is when ready was set.
+	since  time.Time
 	log    storage.Log
 	hosted map[string]*hosted
 }
@@ -93,7 +95,7 @@ func (p *groupPartition) open(ctx context.Context, loaded map[string]*hosted) {
 
 	p.feed(ctx)
 	p.mu.Lock()
-	p.ready = !p.closed
+	p.ready, p.since = !p.closed, p.groups.now()
 	p.mu.Unlock()
 	p.feed(ctx) // what changed in the meantime was not fed, as the partition was not ready
 	p.groups.log.DebugContext(ctx, "coordinating consumer groups", "partition", p.number, "groups", n)
@@ -120,6 +122,16 @@ func (p *groupPartition) isReady() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ready
+}
+
+// coordinatesSince returns since when the groups may be used; zero while they may not.
+func (p *groupPartition) coordinatesSince() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ready {
+		return time.Time{}
+	}
+	return p.since
 }
 
 // all returns the groups, by id.

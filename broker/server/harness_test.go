@@ -27,6 +27,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/broker/server"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
+	"github.com/ringmaster-dev/ringmaster/test/testengine"
 )
 
 // deadline is how long a test waits for what has to happen.
@@ -76,10 +77,7 @@ func startIn(t testing.TB, dir string, opts ...option) *broker {
 		t.Fatal(err)
 	}
 	disk := &brittleFS{}
-	engine, err := local.Open(dir+"/data", local.Options{FS: disk})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := testengine.Open(t, dir+"/data", disk)
 	b := &broker{t: t, dir: dir, addr: listener.Addr().String(), meta: meta, engine: &faultyEngine{Engine: engine}, disk: disk, logs: logs}
 	cfg.Engine = b.engine
 	if cfg.Metadata == nil {

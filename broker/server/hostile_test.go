@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/test/testengine"
 )
 
 // times repeats a value.
@@ -162,6 +163,7 @@ func TestConsumersThatDoNotReadLeaveRoomForOthers(t *testing.T) {
 
 // TestADiskThatWorksAgainIsUsedAgain is about logs whose storage failed: of records, and of committed offsets.
 func TestADiskThatWorksAgainIsUsedAgain(t *testing.T) {
+	testengine.NeedsDisk(t)
 	b := start(t)
 	b.create("topic", 1)
 	admin := b.admin()

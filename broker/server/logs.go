@@ -178,10 +178,10 @@ func (s *Server) openEntry(ctx context.Context, e *logEntry, p storage.Partition
 // reopenEvery is how often a log that has failed is opened anew; each time its last segment is read.
 const reopenEvery = time.Second
 
-// lost says whether a log that answered with err takes no more records until it is opened anew. A full disk mends itself.
+// lost says whether a log that answered with err takes no more records until it is opened anew. A full disk mends itself, and so does storage that is unavailable.
 func (s *Server) lost(topic *metadata.Topic, partition int32, err error) bool {
 	switch {
-	case err == nil, errors.Is(err, storage.ErrFull), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.Is(err, storage.ErrFull), errors.Is(err, storage.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
 	case errors.Is(err, storage.ErrClosed):
 		return s.leads(topic, partition) == codeNone
@@ -273,11 +273,11 @@ func purging(snap *metadata.Snapshot, topic *metadata.Topic) bool {
 // purge removes the records of deleted topics and tells the metadata source so.
 func (s *Server) purge(ctx context.Context, snap *metadata.Snapshot) error {
 	var gone []metadata.Incarnation
-	names := make(map[string]bool)
+	names := make(map[string]metadata.Incarnation)
 	for _, i := range snap.Purge {
 		if now := snap.Topics[i.Topic]; now == nil || now.ID != i.ID {
 			gone = append(gone, i)
-			names[i.Topic] = true
+			names[i.Topic] = i
 		}
 	}
 	if len(gone) == 0 {
@@ -288,7 +288,8 @@ func (s *Server) purge(ctx context.Context, snap *metadata.Snapshot) error {
 		return fmt.Errorf("list the partitions of deleted topics: %w", err)
 	}
 	for _, p := range partitions {
-		if !names[p.Topic] {
+		i, listed := names[p.Topic]
+		if !listed || !slices.Contains(s.cfg.Metadata.Snapshot().Purge, i) { // another broker may have done it, and a later topic of the name has records by now
 			continue
 		}
 		// Who is opening the log now is done once the lock is ours, and who comes later finds the topic gone.

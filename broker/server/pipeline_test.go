@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/test/testengine"
 )
 
 func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
@@ -55,6 +57,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 }
 
 func TestProducesThatCannotBeStoredFailInOrder(t *testing.T) {
+	testengine.NeedsDisk(t)
 	b := start(t)
 	b.create("topic", 1)
 	b.produce("topic", "a")

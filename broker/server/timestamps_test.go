@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/ringmaster-dev/ringmaster/test/testengine"
 )
 
 // set sets entries of a topic's configuration.
@@ -142,6 +144,7 @@ func TestARecordWithoutAKeyIsNotTakenByACompactedTopic(t *testing.T) {
 }
 
 func TestATopicsSegmentsAreAsSmallAsItAsksFor(t *testing.T) {
+	testengine.NeedsDisk(t)
 	b := start(t)
 	call[*kmsg.CreateTopicsResponse](b.dial(), createRequest(newTopic("topic", 1, 1, "segment.bytes=200")), 7)
 	c := b.client(kgo.DefaultProduceTopic("topic"), kgo.ProducerBatchCompression(kgo.NoCompression()))

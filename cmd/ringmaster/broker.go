@@ -20,6 +20,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 	"github.com/ringmaster-dev/ringmaster/broker/metadata/file"
+	redismetadata "github.com/ringmaster-dev/ringmaster/broker/metadata/redis"
 	"github.com/ringmaster-dev/ringmaster/broker/server"
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/local"
@@ -29,6 +30,13 @@ import (
 const (
 	metadataFile       = "file"
 	metadataKubernetes = "kubernetes"
+	metadataRedis      = "redis"
+)
+
+// Storage engines.
+const (
+	storageLocal = "local"
+	storageRedis = "redis"
 )
 
 // logsDir is where the storage engine lies in the data directory; beside it lie the metadata.
@@ -40,6 +48,7 @@ type brokerFlags struct {
 	listen            string
 	advertise         string
 	metadata          *enum
+	storage           *enum
 	autoCreate        bool
 	defaultPartitions int
 	nodeID            int32
@@ -50,6 +59,7 @@ type brokerFlags struct {
 	logLevel          *enum
 	logFormat         *enum
 	kubernetes        kubernetesFlags
+	redis             redisFlags
 }
 
 func newBrokerCommand() *cobra.Command {
@@ -59,8 +69,12 @@ func newBrokerCommand() *cobra.Command {
 		Long: `Run a broker that any Kafka client can use, until SIGTERM or SIGINT; then requests in flight are answered and what was written is
 synced to disk.
 
-With --metadata file it is one broker on its own: topics live in topics.json in the data directory. With --metadata kubernetes it is a
-broker of a BrokerCluster: topics are Topic resources and managed groups are ConsumerGroup resources; the operator starts it so.
+With --metadata file it is one broker on its own: topics live in topics.json in the data directory. With --metadata redis brokers that share a
+Redis are one cluster: they share the partitions, and take over those of a broker that is gone. With --metadata kubernetes it is a broker of a
+BrokerCluster: topics are Topic resources and managed groups are ConsumerGroup resources; the operator starts it so.
+
+Records are kept in the data directory (--storage local), or in Redis or Valkey (--storage redis); then --metadata redis needs no data
+directory.
 
 Clients are told to reach the broker at --advertise. Without it that is the address that it listens on; where it listens on all addresses
 (0.0.0.0 or ::), the machine's host name if that can be looked up, else 127.0.0.1.
@@ -69,11 +83,12 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 /metrics for Prometheus; both may be the same address.`,
 		Example: `  ringmaster broker --data-dir ./data
   ringmaster broker --data-dir /var/lib/ringmaster --listen 0.0.0.0:9092 --advertise broker.example.com:9092
+  ringmaster broker --metadata redis --storage redis --redis-url redis://127.0.0.1:6379 --listen 127.0.0.1:9092
   ringmaster broker --data-dir ./data --listen 127.0.0.1:0 --auto-create-topics=false --health-listen :8080 --metrics-listen :8080`,
 		Args: nothing,
 	}
 	f := &brokerFlags{
-		metadata: newEnum(metadataFile, metadataFile, metadataKubernetes),
+		metadata: newEnum(metadataFile, metadataFile, metadataKubernetes, metadataRedis), storage: newEnum(storageLocal, storageLocal, storageRedis),
 		logLevel: newEnum("info", "debug", "info", "warn", "error"), logFormat: newEnum("text", "text", "json"),
 	}
 	flags := cmd.Flags()
@@ -81,9 +96,10 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:9092", "the `HOST:PORT` to listen on; port 0 takes a free one, and the log says which")
 	flags.StringVar(&f.advertise, "advertise", "", "the `HOST:PORT` that clients are told (default: the address listened on)")
 	addEnum(cmd, f.metadata, "metadata", "", "where topics and managed groups come from")
-	flags.BoolVar(&f.autoCreate, "auto-create-topics", true, "create a topic when a client first names it (with --metadata file)")
-	flags.IntVar(&f.defaultPartitions, "default-partitions", 1, "partitions of a topic that is created without saying how many (with --metadata file)")
-	flags.Int32Var(&f.nodeID, "node-id", 1, "the broker's Kafka node id, at least 1 (with --metadata kubernetes: default from --pod-name)")
+	addEnum(cmd, f.storage, "storage", "", "where records are kept")
+	flags.BoolVar(&f.autoCreate, "auto-create-topics", true, "create a topic when a client first names it (not with --metadata kubernetes)")
+	flags.IntVar(&f.defaultPartitions, "default-partitions", 1, "partitions of a topic that is created without saying how many (not with --metadata kubernetes)")
+	flags.Int32Var(&f.nodeID, "node-id", 1, "the broker's Kafka node id, at least 1 (with --metadata kubernetes: default from --pod-name; with --metadata redis: the lowest that is free)")
 	flags.StringVar(&f.healthListen, "health-listen", "", "the `HOST:PORT` to serve /healthz and /readyz on (default: none)")
 	flags.StringVar(&f.metricsListen, "metrics-listen", "", "the `HOST:PORT` to serve /metrics on (default: none)")
 	f.limits.add(cmd)
@@ -91,8 +107,8 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 	addEnum(cmd, f.logLevel, "log-level", "", "the least level that is logged")
 	addEnum(cmd, f.logFormat, "log-format", "", "how log lines are written, to standard error")
 	f.kubernetes.add(cmd)
+	f.redis.add(cmd)
 	noFiles(cmd, "listen", "advertise", "default-partitions", "node-id", "health-listen", "metrics-listen")
-	required(cmd, "data-dir")
 	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
 		panic(err) // only for a flag that was never added
 	}
@@ -112,8 +128,17 @@ Clients are told to reach the broker at --advertise. Without it that is the addr
 
 // check checks the flags that can be checked without touching anything.
 func (f *brokerFlags) check(cmd *cobra.Command) error {
-	if f.dataDir == "" {
-		return usagef("--data-dir must not be empty")
+	if f.metadata.value == metadataRedis && f.storage.value != storageRedis {
+		return usagef("--metadata redis needs --storage redis: a partition that another broker leads would leave its records behind")
+	}
+	if f.dataDir == "" && f.metadata.value != metadataRedis {
+		return usagef("give --data-dir, the directory that holds %s", map[bool]string{true: "metadata", false: "records and metadata"}[f.storage.value == storageRedis])
+	}
+	if f.dataDir != "" && f.metadata.value == metadataRedis {
+		return usagef("--metadata redis and --storage redis keep nothing in a directory: leave --data-dir out")
+	}
+	if err := f.redis.check(cmd, f.storage.value == storageRedis); err != nil {
+		return err
 	}
 	if f.nodeID < 1 {
 		return usagef("--node-id must be at least 1, not %d", f.nodeID)
@@ -147,7 +172,10 @@ func (f *brokerFlags) check(cmd *cobra.Command) error {
 			return usagef("--advertise: clients cannot reach %q; give a host and a port, such as broker.example.com:9092", f.advertise)
 		}
 	}
-	if f.metadata.value == metadataFile {
+	if f.metadata.value != metadataKubernetes {
+		if f.metadata.value == metadataRedis && !cmd.Flags().Changed("node-id") {
+			f.nodeID = 0 // a free one
+		}
 		return f.kubernetes.refuse(cmd)
 	}
 	if err := f.kubernetes.check(cmd); err != nil {
@@ -161,8 +189,10 @@ func (f *brokerFlags) check(cmd *cobra.Command) error {
 // run runs the broker until ctx ends. Health is served from the first moment on, so that a broker that waits for its metadata is not taken for
 // one that hangs.
 func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) error {
-	if err := makeDataDir(f.dataDir); err != nil {
-		return err
+	if f.dataDir != "" {
+		if err := makeDataDir(f.dataDir); err != nil {
+			return err
+		}
 	}
 	ln, err := listen(ctx, "listen", f.listen)
 	if err != nil {
@@ -183,24 +213,25 @@ func (f *brokerFlags) run(ctx context.Context, log *slog.Logger) error {
 	return g.Wait()
 }
 
-// serve opens what is in the data directory and serves clients until ctx ends.
+// serve opens storage and metadata, and serves clients until ctx ends.
 func (f *brokerFlags) serve(ctx context.Context, log *slog.Logger, ln net.Listener, web *web) (err error) {
-	engine, err := local.Open(filepath.Join(f.dataDir, logsDir), local.Options{Logger: log})
-	if err != nil {
-		return fmt.Errorf("open storage: %w", err)
-	}
-	defer func() {
-		if closeErr := engine.Close(); closeErr != nil && err == nil {
-			err = fmt.Errorf("close storage: %w", closeErr)
+	var engine storage.Engine
+	if f.storage.value == storageLocal { // first, for it is held by one broker alone
+		if engine, err = local.Open(f.logDir(), local.Options{Logger: log}); err != nil {
+			return fmt.Errorf("open storage: %w", err)
 		}
-	}()
-	logs, err := os.Stat(filepath.Join(f.dataDir, logsDir))
-	if err != nil {
-		return fmt.Errorf("open storage: %w", err)
+		defer func() { err = closed(engine, err) }()
 	}
-	md, err := f.openMetadata(ctx, log, ln.Addr())
+	md, leave, err := f.openMetadata(ctx, log, ln.Addr())
 	if err != nil {
 		return err
+	}
+	defer leave()
+	if engine == nil {
+		if engine, err = f.redis.openStorage(ctx, log, f.nodeID); err != nil {
+			return err
+		}
+		defer func() { err = closed(engine, err) }()
 	}
 	srv, err := server.New(f.config(md, engine, log, ln))
 	if err != nil {
@@ -210,33 +241,66 @@ func (f *brokerFlags) serve(ctx context.Context, log *slog.Logger, ln net.Listen
 		return err
 	}
 	log.Info("ringmaster broker", "listen", ln.Addr().String(), "advertise", clientAddress(md.Snapshot(), f.nodeID),
-		"dataDir", f.dataDir, "nodeID", f.nodeID, "metadata", f.metadata.value, "version", version)
-	g, ctx := errgroup.WithContext(ctx)
-	watchCtx, stopWatch := context.WithCancel(ctx)
-	g.Go(func() error {
-		defer stopWatch()
-		return srv.Serve(ctx)
-	})
-	g.Go(func() error { return watchDataDir(watchCtx, f.dataDir, logs) })
-	if err := g.Wait(); err != nil {
+		"dataDir", f.dataDir, "nodeID", f.nodeID, "metadata", f.metadata.value, "storage", f.storage.value, "version", version)
+	if err := f.answer(ctx, srv, leave); err != nil {
 		return err
 	}
 	log.Info("ringmaster broker stopped")
 	return nil
 }
 
+// answer serves clients until ctx ends; leave tells the other brokers so first, that they lead the partitions from then on.
+func (f *brokerFlags) answer(ctx context.Context, srv *server.Server, leave func()) error {
+	g, ctx := errgroup.WithContext(ctx)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		leave()
+		stop()
+	})()
+	watchCtx, stopWatch := context.WithCancel(ctx)
+	g.Go(func() error {
+		defer stopWatch()
+		return srv.Serve(serving)
+	})
+	if f.storage.value == storageLocal {
+		logs, err := os.Stat(f.logDir())
+		if err != nil {
+			stop()
+			return errors.Join(fmt.Errorf("open storage: %w", err), g.Wait())
+		}
+		g.Go(func() error { return watchDataDir(watchCtx, f.dataDir, logs) })
+	}
+	return g.Wait()
+}
+
+// closed closes an engine; its error counts where there is none so far.
+func closed(engine storage.Engine, err error) error {
+	if closeErr := engine.Close(); closeErr != nil && err == nil {
+		return fmt.Errorf("close storage: %w", closeErr)
+	}
+	return err
+}
+
+// logDir is where the local storage engine lies.
+func (f *brokerFlags) logDir() string { return filepath.Join(f.dataDir, logsDir) }
+
 // config is what the server is told.
 func (f *brokerFlags) config(md server.Metadata, engine storage.Engine, log *slog.Logger, ln net.Listener) server.Config {
-	logDir := filepath.Join(f.dataDir, logsDir)
-	if abs, err := filepath.Abs(logDir); err == nil {
-		logDir = abs
-	}
-	return server.Config{
+	c := server.Config{
 		NodeID: f.nodeID, Metadata: md, Engine: engine, Logger: log, Listener: ln,
-		LogDir: logDir, Volume: func() (total, usable int64, err error) { return volumeBytes(logDir) },
 		MaxRequestBytes: clampInt32(int64(f.limits.requestBytes)), MaxConnections: f.limits.connections, MaxConnectionsPerIP: f.limits.connectionsPerIP,
 		IdleTimeout: f.limits.idleTimeout, Groups: f.groups.config(),
 	}
+	if f.storage.value != storageLocal {
+		return c
+	}
+	c.LogDir = f.logDir()
+	if abs, err := filepath.Abs(c.LogDir); err == nil {
+		c.LogDir = abs
+	}
+	c.Volume = func() (total, usable int64, err error) { return volumeBytes(c.LogDir) }
+	return c
 }
 
 // dataDirInterval is how often the data directory is looked for.
@@ -261,22 +325,37 @@ func watchDataDir(ctx context.Context, dataDir string, logs os.FileInfo) error {
 	}
 }
 
-// openMetadata opens the source of metadata that the flags name.
-func (f *brokerFlags) openMetadata(ctx context.Context, log *slog.Logger, bound net.Addr) (server.Metadata, error) {
+// openMetadata opens the source of metadata that the flags name. leave ends the broker's part in the cluster; it may be called more than once.
+func (f *brokerFlags) openMetadata(ctx context.Context, log *slog.Logger, bound net.Addr) (md server.Metadata, leave func(), err error) {
 	if f.metadata.value == metadataKubernetes {
-		return f.kubernetes.open(ctx, log, f.dataDir, f.nodeID)
+		md, err = f.kubernetes.open(ctx, log, f.dataDir, f.nodeID)
+		return md, func() {}, err
 	}
 	host, port, err := f.advertised(ctx, bound, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	md, err := file.Open(f.dataDir, file.Options{
+	if f.metadata.value == metadataRedis {
+		shared, err := f.redis.openMetadata(ctx, redismetadata.Options{
+			NodeID: f.nodeID, Host: host, Port: port, AutoCreateTopics: f.autoCreate, DefaultPartitions: clampInt32(int64(f.defaultPartitions)), Logger: log,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		f.nodeID = shared.NodeID()
+		return shared, func() {
+			if err := shared.Close(); err != nil {
+				log.Warn("cannot tell the other brokers that this one stops", "error", err)
+			}
+		}, nil
+	}
+	own, err := file.Open(f.dataDir, file.Options{
 		NodeID: f.nodeID, Host: host, Port: port, AutoCreateTopics: f.autoCreate, DefaultPartitions: clampInt32(int64(f.defaultPartitions)),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the topics of data directory %s: %w", f.dataDir, err)
+		return nil, nil, fmt.Errorf("open the topics of data directory %s: %w", f.dataDir, err)
 	}
-	return md, nil
+	return own, func() {}, nil
 }
 
 // clientAddress is where clients are told to reach a broker.

@@ -17,7 +17,7 @@ Kubernetes "kubectl get consumergroups" shows the same of groups that are resour
 		Example: "  ringmaster group list\n  ringmaster group describe billing",
 	}
 	parent(cmd)
-	cmd.AddCommand(newGroupListCommand(), newGroupDescribeCommand(), newGroupDeleteCommand(), newGroupPlanCommand())
+	cmd.AddCommand(newGroupListCommand(), newGroupDescribeCommand(), newGroupDeleteCommand(), newGroupPlanCommand(), newGroupCoordinatorCommand())
 	return cmd
 }
 

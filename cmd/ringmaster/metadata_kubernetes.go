@@ -45,7 +45,7 @@ func (k *kubernetesFlags) add(cmd *cobra.Command) {
 	noFiles(cmd, "cluster", "namespace", "pod-name")
 }
 
-// fileOnly and kubernetesOnly are the flags that one source of metadata alone takes.
+// fileOnly are the flags that are not for Kubernetes, kubernetesOnly those that are for it alone.
 var (
 	fileOnly       = []string{"advertise", "auto-create-topics", "default-partitions"}
 	kubernetesOnly = []string{"cluster", "namespace", "pod-name", "kubeconfig"}
@@ -65,7 +65,7 @@ func (*kubernetesFlags) refuse(cmd *cobra.Command) error {
 func (k *kubernetesFlags) check(cmd *cobra.Command) error {
 	for _, name := range fileOnly {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s goes with --metadata file; in Kubernetes the BrokerCluster says it", name)
+			return usagef("--%s goes with --metadata file or redis; in Kubernetes the BrokerCluster says it", name)
 		}
 	}
 	k.cluster = cmp.Or(k.cluster, os.Getenv("RINGMASTER_CLUSTER"))

@@ -23,7 +23,7 @@ import (
 	"github.com/ringmaster-dev/ringmaster/test/conformance/brokers"
 )
 
-const usage = `Run unmodified Kafka clients against one broker and against three, and say what they could do.
+const usage = `Run unmodified Kafka clients against one broker, against three, and against two that share a Redis, and say what they could do.
 
 usage: conformance [flags]
 
@@ -64,7 +64,7 @@ func parse(args []string) (*options, error) {
 	o := &options{}
 	flags := flag.NewFlagSet("conformance", flag.ContinueOnError)
 	flags.StringVar(&o.clients, "clients", "", "the `NAMES` of the clients to run, with commas between them (default: all): "+strings.Join(names(), ", "))
-	flags.StringVar(&o.brokers, "brokers", "1,3", "how many brokers to run them against: `1`, 3 or 1,3")
+	flags.StringVar(&o.brokers, "brokers", "1,3,redis", "which brokers to run them against, with commas between them: `1`, 3, or two that share a redis")
 	flags.StringVar(&o.bin, "ringmaster", "bin/ringmaster", "the broker's `FILE`")
 	flags.StringVar(&o.cache, "cache", "", "the `DIR` that keeps what was fetched (default: ringmaster/conformance in the user's cache directory)")
 	flags.BoolVar(&o.keep, "keep", false, "keep the brokers' data and logs, and say where they are")
@@ -82,8 +82,10 @@ func parse(args []string) (*options, error) {
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("there is no argument %q; see --help", flags.Arg(0))
 	}
-	if o.brokers != "1" && o.brokers != "3" && o.brokers != "1,3" {
-		return nil, fmt.Errorf("--brokers must be 1, 3 or 1,3, not %q", o.brokers)
+	for _, world := range strings.Split(o.brokers, ",") {
+		if world != "1" && world != "3" && world != "redis" {
+			return nil, fmt.Errorf("--brokers must be of 1, 3 and redis, not %q", o.brokers)
+		}
 	}
 	if err := o.locate(); err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	if len(chosen) == len(clients) && o.brokers == "1,3" && o.bootstrap == "" && o.scenarios == "" {
+	if len(chosen) == len(clients) && o.brokers == "1,3,redis" && o.bootstrap == "" && o.scenarios == "" {
 		if err := rep.write(filepath.Join("docs", "clients.md")); err != nil {
 			return err
 		}
@@ -177,11 +179,13 @@ func runWorld(ctx context.Context, world string, scenarios *stage, programs []pr
 	return nil
 }
 
-// start starts one broker or three, or takes those that run already.
+// start starts brokers, or takes those that run already.
 func start(world, bin, dir string) (*brokers.World, error) {
 	switch world {
 	case "1":
 		return brokers.StartOne(bin, dir)
+	case "redis":
+		return brokers.StartRedis(bin, dir, 2)
 	case "3":
 	default:
 		return brokers.Running(world), nil

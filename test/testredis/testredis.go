@@ -24,6 +24,8 @@ type Server struct {
 	dir     string
 	args    []string
 	process *exec.Cmd
+	// bus is the port by which the servers of a cluster speak to each other; empty where it is none's.
+	bus string
 }
 
 // Start starts a server with more arguments, such as "--appendfsync", "always"; it ends with the test. It has an append-only file, synced every second.
@@ -32,7 +34,7 @@ func Start(t testing.TB, args ...string) *Server {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is missing: run hack/install-deps.sh test")
 	}
-	port := freePort(t)
+	port := FreePort(t)
 	s := &Server{t: t, Address: net.JoinHostPort("127.0.0.1", port), dir: t.TempDir()}
 	s.args = append([]string{
 		"--bind", "127.0.0.1", "--port", port, "--dir", s.dir, "--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0",
@@ -107,7 +109,8 @@ func (s *Server) CLI(args ...string) (string, error) {
 	return text, err
 }
 
-func freePort(t testing.TB) string {
+// FreePort is a port of loopback that nobody listens on.
+func FreePort(t testing.TB) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -4,8 +4,6 @@ package file
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -55,9 +53,9 @@ func Open(dir string, opts Options) (*Metadata, error) {
 func open(s store, opts Options) (*Metadata, error) {
 	opts.NodeID = defaulted(opts.NodeID, 1)
 	opts.DefaultPartitions = defaulted(opts.DefaultPartitions, 1)
-	opts.OffsetsPartitions = defaulted(opts.OffsetsPartitions, 16)
+	opts.OffsetsPartitions = defaulted(opts.OffsetsPartitions, metadata.DefaultOffsetsPartitions)
 	for what, n := range map[string]int32{"of default size": opts.DefaultPartitions, v1alpha1.TopicConsumerOffsets: opts.OffsetsPartitions} {
-		if err := checkPartitions(what, n); err != nil {
+		if err := metadata.CheckPartitions(what, n); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +83,7 @@ func defaulted(v, otherwise int32) int32 {
 
 // start makes what every start needs and the file lacks: the file itself, with a cluster id, and the internal topic.
 func (m *Metadata) start() error {
-	next := &state{clusterID: randomID()}
+	next := &state{clusterID: metadata.EncodeID(metadata.NewTopicID())}
 	if m.state != nil {
 		next = m.state.clone()
 	}
@@ -94,20 +92,13 @@ func (m *Metadata) start() error {
 		return nil
 	}
 	next.topics = slices.Insert(next.topics, i, topic{
-		name: v1alpha1.TopicConsumerOffsets, id: newTopicID(), partitions: m.opts.OffsetsPartitions, config: offsetsConfig(), internal: true,
+		name: v1alpha1.TopicConsumerOffsets, id: metadata.NewTopicID(), partitions: m.opts.OffsetsPartitions, config: metadata.OffsetsConfig(), internal: true,
 	})
 	if err := m.store.save(next); err != nil {
 		return err
 	}
 	m.state = next
 	return nil
-}
-
-// offsetsConfig keeps committed offsets for ever.
-func offsetsConfig() metadata.TopicConfig {
-	c := metadata.DefaultTopicConfig
-	c.RetentionTime, c.CleanupPolicy = -1, "compact"
-	return c
 }
 
 // Snapshot returns what is known now. Nobody may change it.
@@ -130,10 +121,10 @@ func (m *Metadata) CreateTopic(ctx context.Context, t metadata.NewTopic) error {
 	if t.Config == (metadata.TopicConfig{}) {
 		t.Config = metadata.DefaultTopicConfig
 	}
-	if err := checkName(t.Name); err != nil {
+	if err := metadata.CheckName(t.Name); err != nil {
 		return err
 	}
-	if err := errors.Join(checkPartitions(t.Name, t.Partitions), checkConfig(t.Name, t.Config)); err != nil {
+	if err := errors.Join(metadata.CheckPartitions(t.Name, t.Partitions), metadata.CheckConfig(t.Name, t.Config)); err != nil {
 		return err
 	}
 	return m.change(ctx, func(next *state) error {
@@ -141,14 +132,14 @@ func (m *Metadata) CreateTopic(ctx context.Context, t metadata.NewTopic) error {
 		if found {
 			return fmt.Errorf("topic %q: %w", t.Name, metadata.ErrTopicExists)
 		}
-		next.topics = slices.Insert(next.topics, i, topic{name: t.Name, id: newTopicID(), partitions: t.Partitions, config: t.Config})
+		next.topics = slices.Insert(next.topics, i, topic{name: t.Name, id: metadata.NewTopicID(), partitions: t.Partitions, config: t.Config})
 		return nil
 	})
 }
 
 // CreatePartitions makes a topic have count partitions, more than before. The errors are metadata's.
 func (m *Metadata) CreatePartitions(ctx context.Context, name string, count int32) error {
-	if err := checkPartitions(name, count); err != nil {
+	if err := metadata.CheckPartitions(name, count); err != nil {
 		return err
 	}
 	return m.change(ctx, func(next *state) error {
@@ -177,7 +168,7 @@ func (m *Metadata) AlterTopicConfig(ctx context.Context, name string, change met
 			return err
 		}
 		next.topics[i].config = config
-		return checkConfig(name, config)
+		return metadata.CheckConfig(name, config)
 	})
 }
 
@@ -211,7 +202,7 @@ func (m *Metadata) Purged(ctx context.Context, gone []metadata.Incarnation) erro
 func (s *state) changeable(name string) (int, error) {
 	i, found := s.find(name)
 	if !found {
-		return 0, fmt.Errorf("%w %q", metadata.ErrUnknownTopic, clip(name))
+		return 0, fmt.Errorf("%w %q", metadata.ErrUnknownTopic, metadata.Clip(name))
 	}
 	if s.topics[i].internal {
 		return 0, fmt.Errorf("topic %q: %w: it is the brokers' own", name, metadata.ErrDenied)
@@ -256,18 +247,4 @@ func (m *Metadata) build(st *state) *metadata.Snapshot {
 		s.Topics[t.name] = &metadata.Topic{Name: t.name, ID: t.id, Leaders: leaders, Config: t.config, DeleteData: true, Internal: t.internal}
 	}
 	return s
-}
-
-// newTopicID draws a topic's id: a random uuid (version 4), which no id that Kafka reserves can equal.
-func newTopicID() (id metadata.TopicID) {
-	_, _ = rand.Read(id[:]) // never fails: it ends the program instead
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}
-
-// randomID draws a cluster id: 16 random bytes in base64, as Kafka's.
-func randomID() string {
-	id := newTopicID()
-	return base64.RawURLEncoding.EncodeToString(id[:])
 }

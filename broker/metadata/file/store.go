@@ -5,19 +5,16 @@ package file
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/metadata"
 )
@@ -84,33 +81,12 @@ type (
 		ID   string `json:"id"`
 	}
 	topicJSON struct {
-		Name       string     `json:"name"`
-		ID         string     `json:"id"`
-		Partitions int32      `json:"partitions"`
-		Internal   bool       `json:"internal,omitempty"`
-		Config     configJSON `json:"config"`
+		Name       string                `json:"name"`
+		ID         string                `json:"id"`
+		Partitions int32                 `json:"partitions"`
+		Internal   bool                  `json:"internal,omitempty"`
+		Config     metadata.StoredConfig `json:"config"`
 	}
-	configJSON struct {
-		RetentionMs     int64  `json:"retention.ms"`
-		RetentionBytes  int64  `json:"retention.bytes"`
-		CleanupPolicy   string `json:"cleanup.policy"`
-		MaxMessageBytes int32  `json:"max.message.bytes"`
-		// These are null in files of brokers that did not have them.
-		DeleteRetentionMs *int64  `json:"delete.retention.ms"`
-		FlushMessages     *int64  `json:"flush.messages"`
-		SegmentBytes      *int32  `json:"segment.bytes"`
-		SegmentMs         *int64  `json:"segment.ms"`
-		TimestampType     *string `json:"message.timestamp.type"`
-	}
-)
-
-const (
-	// flushNever is Kafka's default of flush.messages: the operating system flushes.
-	flushNever = math.MaxInt64
-	// createTime and logAppendTime are Kafka's values of message.timestamp.type.
-	createTime, logAppendTime = "CreateTime", "LogAppendTime"
-	// maxMillis is the longest time.Duration in milliseconds.
-	maxMillis = math.MaxInt64 / int64(time.Millisecond)
 )
 
 // store reads and writes the file.
@@ -226,15 +202,15 @@ func syncDir(dir string) error {
 func encode(st *state) ([]byte, error) {
 	out := fileJSON{Version: fileVersion, ClusterID: st.clusterID, Topics: make([]topicJSON, 0, len(st.topics))}
 	for _, gone := range st.deleted {
-		out.Deleted = append(out.Deleted, goneJSON{Name: gone.Topic, ID: encodeID(gone.ID)})
+		out.Deleted = append(out.Deleted, goneJSON{Name: gone.Topic, ID: metadata.EncodeID(gone.ID)})
 	}
 	for _, t := range st.topics {
 		out.Topics = append(out.Topics, topicJSON{
 			Name:       t.name,
-			ID:         encodeID(t.id),
+			ID:         metadata.EncodeID(t.id),
 			Partitions: t.partitions,
 			Internal:   t.internal,
-			Config:     encodeConfig(t.config),
+			Config:     metadata.EncodeConfig(t.config),
 		})
 	}
 	raw, err := json.MarshalIndent(out, "", "  ")
@@ -269,9 +245,9 @@ func decode(raw []byte) (*state, error) {
 	}
 	st := &state{clusterID: in.ClusterID, topics: make([]topic, 0, len(in.Topics))}
 	for _, j := range in.Deleted {
-		id, err := decodeID(j.ID)
-		if err := errors.Join(err, checkName(j.Name)); err != nil {
-			return nil, fmt.Errorf("deleted topic %q: %w", clip(j.Name), err)
+		id, err := metadata.DecodeID(j.ID)
+		if err := errors.Join(err, metadata.CheckName(j.Name)); err != nil {
+			return nil, fmt.Errorf("deleted topic %q: %w", metadata.Clip(j.Name), err)
 		}
 		st.deleted = append(st.deleted, metadata.Incarnation{Topic: j.Name, ID: id})
 	}
@@ -291,108 +267,17 @@ func decode(raw []byte) (*state, error) {
 }
 
 func decodeTopic(j topicJSON) (topic, error) {
-	id, err := decodeID(j.ID)
+	id, err := metadata.DecodeID(j.ID)
 	if err != nil {
 		return topic{}, fmt.Errorf("topic %q: %w", j.Name, err)
 	}
-	config, err := decodeConfig(j.Config)
+	config, err := j.Config.Decode()
 	if err != nil {
 		return topic{}, fmt.Errorf("topic %q: %w", j.Name, err)
 	}
 	t := topic{name: j.Name, id: id, partitions: j.Partitions, internal: j.Internal, config: config}
-	if err := errors.Join(checkName(t.name), checkPartitions(t.name, t.partitions), checkConfig(t.name, t.config)); err != nil {
+	if err := errors.Join(metadata.CheckName(t.name), metadata.CheckPartitions(t.name, t.partitions), metadata.CheckConfig(t.name, t.config)); err != nil {
 		return topic{}, err
 	}
 	return t, nil
-}
-
-func encodeConfig(c metadata.TopicConfig) configJSON {
-	tombstones, segment, flush, timestamps := c.TombstoneRetention.Milliseconds(), c.SegmentTime.Milliseconds(), int64(1), createTime
-	if c.FlushOS {
-		flush = flushNever
-	}
-	if c.LogAppendTime {
-		timestamps = logAppendTime
-	}
-	return configJSON{
-		RetentionMs:       retentionMs(c.RetentionTime),
-		RetentionBytes:    c.RetentionBytes,
-		CleanupPolicy:     c.CleanupPolicy,
-		MaxMessageBytes:   c.MaxMessageBytes,
-		DeleteRetentionMs: &tombstones,
-		FlushMessages:     &flush,
-		SegmentBytes:      &c.SegmentBytes,
-		SegmentMs:         &segment,
-		TimestampType:     &timestamps,
-	}
-}
-
-func decodeConfig(j configJSON) (metadata.TopicConfig, error) {
-	c := metadata.TopicConfig{
-		RetentionTime:      retentionTime(j.RetentionMs),
-		RetentionBytes:     j.RetentionBytes,
-		CleanupPolicy:      j.CleanupPolicy,
-		MaxMessageBytes:    j.MaxMessageBytes,
-		TombstoneRetention: metadata.DefaultTopicConfig.TombstoneRetention,
-		SegmentBytes:       metadata.DefaultTopicConfig.SegmentBytes,
-		SegmentTime:        metadata.DefaultTopicConfig.SegmentTime,
-	}
-	if err := errors.Join(setMillis(&c.TombstoneRetention, "delete.retention.ms", j.DeleteRetentionMs), setMillis(&c.SegmentTime, "segment.ms", j.SegmentMs)); err != nil {
-		return c, err
-	}
-	if j.SegmentBytes != nil {
-		c.SegmentBytes = *j.SegmentBytes
-	}
-	if t := j.TimestampType; t != nil {
-		if *t != createTime && *t != logAppendTime {
-			return c, fmt.Errorf("message.timestamp.type is %q, neither %s nor %s", clip(*t), createTime, logAppendTime)
-		}
-		c.LogAppendTime = *t == logAppendTime
-	}
-	if n := j.FlushMessages; n != nil {
-		if *n != 1 && *n != flushNever {
-			return c, fmt.Errorf("flush.messages is %d, neither 1 nor %d", *n, int64(flushNever))
-		}
-		c.FlushOS = *n == flushNever
-	}
-	return c, nil
-}
-
-// setMillis sets a time to the milliseconds of an entry, if the file has it.
-func setMillis(d *time.Duration, name string, ms *int64) error {
-	switch {
-	case ms == nil:
-		return nil
-	case *ms < 0 || *ms > maxMillis:
-		return fmt.Errorf("%s %d is out of range", name, *ms)
-	}
-	*d = time.Duration(*ms) * time.Millisecond
-	return nil
-}
-
-func encodeID(id metadata.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
-
-func decodeID(s string) (id metadata.TopicID, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) != len(id) {
-		return id, fmt.Errorf("id %q is not 16 bytes in unpadded URL-safe base64", s)
-	}
-	copy(id[:], raw)
-	return id, nil
-}
-
-// retentionMs is a retention time in milliseconds, -1 for ever.
-func retentionMs(d time.Duration) int64 {
-	if d < 0 {
-		return -1
-	}
-	return d.Milliseconds()
-}
-
-// retentionTime is the retention time of milliseconds; what time.Duration cannot hold (292 years) is for ever.
-func retentionTime(ms int64) time.Duration {
-	if ms < 0 || ms > maxMillis {
-		return -1
-	}
-	return time.Duration(ms) * time.Millisecond
 }

@@ -8,68 +8,13 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
-
-const (
-	defaultMaxBatchBytes = 1048588
-	// maxAppendBytes bounds one append, and with it by how much a segment may be larger than its limit.
-	maxAppendBytes = 1 << 30
-)
-
-// group is what is written at once: the fresh batches of one or more appends.
-type group struct {
-	plan plan
-	now  time.Time
-	// stamped says that the batches get now for their records' timestamps.
-	stamped bool
-	// taken is how many appends it has seen; of some nothing is to be written.
-	taken int
-	// alone says that no other append may be added.
-	alone bool
-	// parts are the bytes of the fresh batches, and headers their headers.
-	parts   [][]byte
-	headers []*header
-	bytes   int
-}
-
-// add takes an append in: it notes in the append what becomes of it, and which of its batches are to be written.
-func (g *group) add(known producers, p *pending) {
-	g.taken++
-	g.alone = len(p.headers) > 1
-	places := make([]place, 0, 4)
-	for i := range p.headers {
-		if g.stamped {
-			p.headers[i].attributes |= attrLogAppendTime
-			p.headers[i].maxTimestamp = g.now.UnixMilli()
-		}
-		at, err := g.plan.add(known, &p.headers[i], g.now)
-		if err != nil {
-			p.err = err // it is alone where an earlier batch of it has changed the plan, which is then not used
-			return
-		}
-		places = append(places, at)
-	}
-	pos := 0
-	for i := range p.headers {
-		h, at := &p.headers[i], places[i]
-		if at.fresh {
-			h.base = at.base
-			g.parts = append(g.parts, p.batches[pos:pos+h.size])
-			g.headers = append(g.headers, h)
-			g.bytes += h.size
-		} else if at.appended != noTime {
-			setAppendTime(p.batches[pos:pos+h.size], at.appended)
-		}
-		if i == 0 {
-			p.base = at.base
-		}
-		p.next = max(p.next, at.next)
-		pos += h.size
-	}
-}
 
 // writeGroup writes the group behind the active segment's last batch and sees to its sync. wmu is held.
-func (l *commitLog) writeGroup(g *group) error {
+func (l *commitLog) writeGroup(g *idempotence.Group) error {
 	if err := l.begin(); err != nil {
 		return fullError(err)
 	}
@@ -79,26 +24,21 @@ func (l *commitLog) writeGroup(g *group) error {
 	l.mu.Lock()
 	epoch := l.epoch
 	l.mu.Unlock()
-	for i, part := range g.parts {
-		setPlace(part, g.headers[i].base, epoch)
-		if g.stamped {
-			setAppendTime(part, g.headers[i].maxTimestamp)
-		}
-	}
+	g.Place(epoch)
 	if err := l.writeFresh(g); err != nil {
 		return err
 	}
-	l.known.commit(&g.plan)
+	l.known.Commit(&g.Plan)
 	return nil
 }
 
-func (l *commitLog) writeFresh(g *group) error {
+func (l *commitLog) writeFresh(g *idempotence.Group) error {
 	seg := l.active()
 	f, err := l.engine.files.acquire(&seg.file)
 	if err != nil {
 		return err
 	}
-	if err = f.WriteAllAt(g.parts, seg.size); err != nil {
+	if err = f.WriteAllAt(g.Parts, seg.size); err != nil {
 		err = l.undo(seg, f, err)
 		l.engine.files.release(&seg.file)
 		return err
@@ -106,14 +46,14 @@ func (l *commitLog) writeFresh(g *group) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if seg.size == 0 {
-		l.activeSince = g.now
+		l.activeSince = g.Now
 	}
-	for _, h := range g.headers {
-		seg.checked.add(seg.size, seg.size+int64(h.size), g.now)
-		seg.add(h, l.engine.opts.IndexIntervalBytes, g.now)
+	for _, h := range g.Headers {
+		seg.checked.add(seg.size, seg.size+int64(h.Size), g.Now)
+		seg.add(h, l.engine.opts.IndexIntervalBytes, g.Now)
 	}
 	l.end = seg.next
-	l.size += int64(g.bytes)
+	l.size += int64(g.Bytes)
 	if l.unsynced == nil {
 		l.unsynced, l.syncFile = seg, f
 	} else {
@@ -137,10 +77,10 @@ func (l *commitLog) undo(seg *segment, f File, cause error) error {
 }
 
 // makeRoom starts a new segment where the group would make the active one too large, or where that is old.
-func (l *commitLog) makeRoom(g *group) error {
+func (l *commitLog) makeRoom(g *idempotence.Group) error {
 	l.mu.Lock()
 	size := l.active().size
-	due := size > 0 && (size+int64(g.bytes) > l.segmentBytes() || l.isAged(g.now))
+	due := size > 0 && (size+int64(g.Bytes) > l.segmentBytes() || l.isAged(g.Now))
 	l.mu.Unlock()
 	if !due {
 		return nil
@@ -213,7 +153,7 @@ func (l *commitLog) newSegment(n segmentName) *segment {
 		base:    n.base,
 		pass:    n.pass,
 		file:    cachedFile{path: l.path(n.file(logExt))},
-		summary: summary{next: max(n.base, n.next), maxTime: noTime, modified: l.engine.now(), compacted: n.pass > 0},
+		summary: summary{next: max(n.base, n.next), maxTime: recordbatch.NoTime, modified: l.engine.now(), compacted: n.pass > 0},
 	}
 }
 

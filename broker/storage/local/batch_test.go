@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // The tests' batches are those of the contract's.
@@ -37,7 +38,7 @@ func TestABatchThatMayNotBeAppended(t *testing.T) {
 	}
 	short := func(b []byte, n int) []byte {
 		b = b[:len(b)-n]
-		binary.BigEndian.PutUint32(b[posLength:], uint32(len(b)-lengthCounts))
+		binary.BigEndian.PutUint32(b[recordbatch.PosLength:], uint32(len(b)-recordbatch.LengthCounts))
 		return fixCRC(b)
 	}
 	tests := map[string]struct {
@@ -49,30 +50,30 @@ func TestABatchThatMayNotBeAppended(t *testing.T) {
 		"less than a header":           {simple("one")[:60], storage.ErrInvalidBatch, "60 bytes are less"},
 		"a cut batch":                  {simple("one")[:65], storage.ErrInvalidBatch, "65 are there"},
 		"bytes behind the batch":       {append(simple("one"), 1), storage.ErrInvalidBatch, "batch 1: "},
-		"a negative length":            {change(func(b []byte) { b[posLength] = 0xff }), storage.ErrInvalidBatch, "length field"},
-		"a length above 2^31-13":       {change(func(b []byte) { copy(b[posLength:], "\x7f\xff\xff\xff") }), storage.ErrInvalidBatch, "too large"},
-		"a length within the header":   {change(func(b []byte) { b[posLength+3] = 10 }), storage.ErrInvalidBatch, "length field"},
-		"format v1":                    {change(func(b []byte) { b[posMagic] = 1 }), storage.ErrInvalidBatch, "format is v1"},
+		"a negative length":            {change(func(b []byte) { b[recordbatch.PosLength] = 0xff }), storage.ErrInvalidBatch, "length field"},
+		"a length above 2^31-13":       {change(func(b []byte) { copy(b[recordbatch.PosLength:], "\x7f\xff\xff\xff") }), storage.ErrInvalidBatch, "too large"},
+		"a length within the header":   {change(func(b []byte) { b[recordbatch.PosLength+3] = 10 }), storage.ErrInvalidBatch, "length field"},
+		"format v1":                    {change(func(b []byte) { b[recordbatch.PosMagic] = 1 }), storage.ErrInvalidBatch, "format is v1"},
 		"a wrong CRC":                  {func() []byte { b := simple("one"); b[70] ^= 1; return b }(), storage.ErrInvalidBatch, "CRC-32C"},
-		"no records":                   {change(func(b []byte) { clear(b[posRecordCount:headerSize]) }), storage.ErrInvalidBatch, "counts 0"},
-		"a negative count":             {change(func(b []byte) { b[posRecordCount] = 0x80 }), storage.ErrInvalidBatch, "counts -"},
-		"a last offset delta too high": {change(func(b []byte) { b[posLastOffsetDelta+3] = 5 }), storage.ErrInvalidBatch, "last offset delta of 5"},
+		"no records":                   {change(func(b []byte) { clear(b[recordbatch.PosRecordCount:recordbatch.HeaderSize]) }), storage.ErrInvalidBatch, "counts 0"},
+		"a negative count":             {change(func(b []byte) { b[recordbatch.PosRecordCount] = 0x80 }), storage.ErrInvalidBatch, "counts -"},
+		"a last offset delta too high": {change(func(b []byte) { b[recordbatch.PosLastOffsetDelta+3] = 5 }), storage.ErrInvalidBatch, "last offset delta of 5"},
 		"more records than counted": {change(func(b []byte) {
-			b[posLastOffsetDelta+3], b[posRecordCount+3] = 0, 1
+			b[recordbatch.PosLastOffsetDelta+3], b[recordbatch.PosRecordCount+3] = 0, 1
 		}), storage.ErrInvalidBatch, "records do not fit"},
 		"fewer records than counted": {change(func(b []byte) {
-			b[posLastOffsetDelta+3], b[posRecordCount+3] = 2, 3
+			b[recordbatch.PosLastOffsetDelta+3], b[recordbatch.PosRecordCount+3] = 2, 3
 		}), storage.ErrInvalidBatch, "records do not fit"},
 		"a cut record":           {short(simple("one", "two"), 3), storage.ErrInvalidBatch, "records do not fit"},
-		"a control batch":        {change(func(b []byte) { b[posAttributes+1] = attrControl }), storage.ErrInvalidBatch, "control"},
-		"a transactional batch":  {change(func(b []byte) { b[posAttributes+1] = attrTransactional }), storage.ErrInvalidBatch, "transactions are not"},
-		"an unknown compression": {change(func(b []byte) { b[posAttributes+1] = 5 }), storage.ErrInvalidBatch, "compression 5"},
+		"a control batch":        {change(func(b []byte) { b[recordbatch.PosAttributes+1] = recordbatch.AttrControl }), storage.ErrInvalidBatch, "control"},
+		"a transactional batch":  {change(func(b []byte) { b[recordbatch.PosAttributes+1] = recordbatch.AttrTransactional }), storage.ErrInvalidBatch, "transactions are not"},
+		"an unknown compression": {change(func(b []byte) { b[recordbatch.PosAttributes+1] = 5 }), storage.ErrInvalidBatch, "compression 5"},
 		"a producer without epoch": {testBatch{Producer: 5, Epoch: -1, Records: values("a")}.Encode(), storage.ErrInvalidBatch,
 			"producer 5 has epoch -1"},
 		"a producer without sequence": {testBatch{Producer: 5, Sequence: -1, Records: values("a")}.Encode(), storage.ErrInvalidBatch,
 			"sequence number -1"},
 		"a batch above the limit": {simple(strings.Repeat("x", 1000)), storage.ErrBatchTooLarge, "the topic's limit of 1000"},
-		"a good batch, then a bad one": {append(simple("good"), change(func(b []byte) { b[posMagic] = 0 })...),
+		"a good batch, then a bad one": {append(simple("good"), change(func(b []byte) { b[recordbatch.PosMagic] = 0 })...),
 			storage.ErrInvalidBatch, "batch 1: "},
 	}
 	m := newMemFS(rand.New(rand.NewPCG(1, 1)))
@@ -102,10 +103,10 @@ func TestABatchIsStoredAsItWasProduced(t *testing.T) {
 	}
 	mustAppend(t, l, simple("first"))
 	compressed := testBatch{Attributes: 4, Records: values("not really zstd")}.Encode()
-	copy(compressed[headerSize:], "anything goes")
+	copy(compressed[recordbatch.HeaderSize:], "anything goes")
 	fixCRC(compressed)
 	want := bytes.Clone(compressed)
-	setPlace(want, 1, 7)
+	recordbatch.SetPlace(want, 1, 7)
 	mustAppend(t, l, compressed)
 	got, err := enginetest.Read(context.Background(), l, 1, 1)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -118,23 +119,23 @@ func FuzzCheckBatches(f *testing.F) {
 	f.Add(append(simple("one"), testBatch{Producer: 5, Records: values("a")}.Encode()...))
 	f.Add(testBatch{Attributes: 3, Records: values("a")}.Encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		headers, err := checkBatches(b, &storage.Config{})
+		headers, err := recordbatch.CheckBatches(b, &storage.Config{})
 		if err != nil {
 			if !errors.Is(err, storage.ErrInvalidBatch) && !errors.Is(err, storage.ErrBatchTooLarge) {
 				t.Fatal(err)
 			}
 			// With the right checksum more of the checks are reached.
-			if h, err := parseHeader(b); err == nil && h.size <= len(b) {
-				fixCRC(b[:h.size])
+			if h, err := recordbatch.ParseHeader(b); err == nil && h.Size <= len(b) {
+				fixCRC(b[:h.Size])
 			}
-			if headers, err = checkBatches(b, &storage.Config{}); err != nil {
+			if headers, err = recordbatch.CheckBatches(b, &storage.Config{}); err != nil {
 				return
 			}
 		}
 		total := 0
 		for i := range headers {
-			total += headers[i].size
-			recordForTime(b[total-headers[i].size:total], &headers[i], 0, 0)
+			total += headers[i].Size
+			recordbatch.ForTime(b[total-headers[i].Size:total], &headers[i], 0, 0)
 		}
 		if total != len(b) || len(headers) == 0 {
 			t.Fatal("the batches do not make up the whole", total, len(b))

@@ -119,7 +119,7 @@ func (l *commitLog) syncLoop() {
 		if stored := l.takeStored(); len(stored) > 0 {
 			l.mu.Unlock()
 			for _, p := range stored {
-				p.done(p.base, nil)
+				p.done(p.Base, nil)
 			}
 			l.mu.Lock()
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // gate lets a test hold the syncs of segments.
@@ -305,7 +306,7 @@ func TestReadersAndWritersAtTheSameTime(t *testing.T) {
 					<-woken
 					continue
 				}
-				forEachBatch(t, b, func(h *header) { o = h.next() })
+				forEachBatch(t, b, func(h *recordbatch.Header) { o = h.Next() })
 				if r == 0 && o%100 == 0 {
 					trimmed.Store(o)
 					if err := l.Trim(ctx, o); err != nil {
@@ -322,14 +323,14 @@ func TestReadersAndWritersAtTheSameTime(t *testing.T) {
 	readers.Wait()
 }
 
-func forEachBatch(t testing.TB, b []byte, fn func(h *header)) {
+func forEachBatch(t testing.TB, b []byte, fn func(h *recordbatch.Header)) {
 	for len(b) > 0 {
-		h, err := parseHeader(b)
-		if err != nil || h.size > len(b) {
+		h, err := recordbatch.ParseHeader(b)
+		if err != nil || h.Size > len(b) {
 			t.Error(err)
 			return
 		}
 		fn(&h)
-		b = b[h.size:]
+		b = b[h.Size:]
 	}
 }

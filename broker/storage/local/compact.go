@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/compaction"
 )
 
 const (
@@ -39,7 +40,7 @@ func (e *Engine) Compact(now time.Time) error { return e.compact(now, true) }
 func (e *Engine) compact(now time.Time, all bool) error {
 	e.compacting.Lock() // one at a time: the memory is bounded
 	defer e.compacting.Unlock()
-	c := &cleaner{engine: e, began: e.now(), now: now, keys: newKeyMap()}
+	c := &cleaner{engine: e, began: e.now(), now: now, Keeper: compaction.Keeper{Keys: compaction.NewKeyMap()}}
 	var errs []error
 	for _, l := range e.openLogs() {
 		err := e.makingRoom(func() error { return c.compact(l, all) })
@@ -60,17 +61,10 @@ func (e *Engine) compactNeedy(now time.Time) {
 // cleaner compacts logs.
 type cleaner struct {
 	engine     *Engine
-	began, now time.Time // now was the time when it began
-	keys       *keyMap
-	filter     filter
-
-	// Of the log that it is at:
-	log     *commitLog
-	last    int64 // the offset of the newest record on disk, which stays, so that readers come to the log's end, after a crash too
-	expired int64 // tombstones below it may go
-	// blind says that something was met that cannot be looked into. What a tombstone deletes may be in it, so those behind it stay.
-	blind bool
-	left  int64 // tombstones
+	began, now time.Time  // now was the time when it began
+	log        *commitLog // the one that it is at
+	// Its Last is the newest record on disk, so that it stays after a crash too.
+	compaction.Keeper
 }
 
 // compact compacts one log where that is due.
@@ -85,27 +79,27 @@ func (c *cleaner) compact(l *commitLog, all bool) error {
 	if err != nil {
 		return err
 	}
-	if err := l.sealDirty(c.now, p.upTo(), all); err != nil {
+	if err := l.sealDirty(c.now, p.UpTo(), all); err != nil {
 		return fullError(err)
 	}
 	c.log = l
 	for {
-		retention := tombstoneRetention(&config)
-		segments, from := l.sealedFrom(p.upTo())
+		retention := compaction.TombstoneRetention(&config)
+		segments, from := l.sealedFrom(p.UpTo())
 		end := int64(0)
 		if n := len(segments); n > 0 {
 			end = segments[n-1].next
 		}
-		due := p.left > 0 && p.expired(c.now, retention) > p.gone
-		if from >= end && !due || !all && !due && !l.isDirty(p.upTo()) {
+		due := p.Left > 0 && p.Expired(c.now, retention) > p.Gone
+		if from >= end && !due || !all && !due && !l.isDirty(p.UpTo()) {
 			return nil
 		}
-		c.expired = p.expired(c.now, retention)
+		c.Expired = p.Expired(c.now, retention)
 		upTo, err := c.pass(segments, from, end)
 		if err != nil {
 			return err
 		}
-		p.add(pass{upTo: upTo, at: c.now.Add(c.engine.now().Sub(c.began)).UnixMilli()}, c.expired, c.left)
+		p.Add(compaction.Pass{UpTo: upTo, At: c.now.Add(c.engine.now().Sub(c.began)).UnixMilli()}, c.Expired, c.Left)
 		if err := l.writePasses(p); err != nil {
 			return err
 		}
@@ -172,9 +166,9 @@ func (l *commitLog) sealedFrom(compacted int64) (segments []view, from int64) {
 // pass leaves of the records in the segments the newest of each key, as far as the memory for keys goes, and returns the offset up to which
 // that is. What is below from has been gone over.
 func (c *cleaner) pass(segments []view, from, end int64) (upTo int64, err error) {
-	c.keys.reset(end-from, c.engine.opts.CompactionMemoryBytes)
-	c.blind, c.left = false, 0
-	c.last = c.log.durableEnd() - 1
+	c.Keys.Reset(end-from, c.engine.opts.CompactionMemoryBytes)
+	c.Blind, c.Left = false, 0
+	c.Last = c.log.durableEnd() - 1
 	if upTo, err = c.readKeys(segments, from); err != nil {
 		return 0, err
 	}
@@ -262,31 +256,19 @@ func ignore(err, expected error) error {
 // readBatchKeys notes the keys of a batch; full is true where there is no room for the one at upTo.
 func (c *cleaner) readBatchKeys(sc *scanner, from int64, upTo *int64) (full bool) {
 	h := &sc.head
-	if h.next() <= from {
+	if h.Next() <= from {
 		return false
 	}
-	err := errControl
-	if h.attributes&attrControl == 0 {
-		err = inflated(sc.batch, h, func(records []byte) error {
-			return eachKey(records, h, func(r *record, key []byte, _ bool) {
-				o := h.base + r.offsetDelta
-				if full || o < from || key == nil {
-					return
-				}
-				if full = !c.keys.put(key, o); full {
-					*upTo = o
-				}
-			})
-		})
+	at, full, err := c.ReadKeys(sc.batch, h, from)
+	if full {
+		*upTo = at
 	}
-	if err != nil && !full {
+	if err != nil {
 		c.engine.logger.Warn("a batch cannot be looked into; compaction leaves it as it is", "partition", c.log.String(),
-			"file", sc.path, "byte", sc.at, "offset", h.base, "error", err)
+			"file", sc.path, "byte", sc.at, "offset", h.Base, "error", err)
 	}
 	return full
 }
-
-var errControl = errors.New("it is a control batch")
 
 // scan goes through a segment until fn fails.
 func (c *cleaner) scan(v *view, fn func(*scanner, event) error) error {
@@ -328,22 +310,6 @@ func (c *cleaner) stopped() bool {
 	return c.log.closed
 }
 
-// keep says whether a record stays.
-func (c *cleaner) keep(offset int64, key []byte, tombstone bool) bool {
-	switch {
-	case key == nil || offset >= c.last:
-		return true
-	case c.keys.newest(key) > offset:
-		return false
-	case tombstone && offset < c.expired && !c.blind:
-		return false
-	}
-	if tombstone {
-		c.left++
-	}
-	return true
-}
-
 // cleanGroup makes one segment of several, or one anew, without the records that go. A segment that has damage stays as it is, so that the damage is
 // still seen for what it is.
 func (c *cleaner) cleanGroup(g []view) error {
@@ -360,7 +326,7 @@ func (c *cleaner) cleanGroup(g []view) error {
 	if err != nil || damaged < 0 {
 		return err
 	}
-	c.blind = true
+	c.Blind = true
 	if err := c.cleanGroup(g[:damaged]); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 func TestWhatCannotBeLookedIntoStaysAndIsToldOnce(t *testing.T) {
@@ -27,9 +28,9 @@ func TestWhatCannotBeLookedIntoStaysAndIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := openLog(t, e, p0) // not compacted yet: any compressed bytes are taken
-	bomb := pairs("a="+strings.Repeat("x", maxInflated+1), "b=1")
-	garbage := testBatch{Attributes: codecLZ4, Records: pairs("a=1").Records}
-	for _, b := range [][]byte{pairs("a=0", "b=0").Encode(), squeezed(t, bomb, codecZstd), garbage.Encode(), simple("no key"), pairs("a=1").Encode(), pairs("b").Encode()} {
+	bomb := pairs("a="+strings.Repeat("x", recordbatch.MaxInflated+1), "b=1")
+	garbage := testBatch{Attributes: recordbatch.CodecLZ4, Records: pairs("a=1").Records}
+	for _, b := range [][]byte{pairs("a=0", "b=0").Encode(), squeezed(t, bomb, recordbatch.CodecZstd), garbage.Encode(), simple("no key"), pairs("a=1").Encode(), pairs("b").Encode()} {
 		mustAppend(t, l, b)
 	}
 	l = openCompacted(t, e)
@@ -46,7 +47,7 @@ func TestWhatCannotBeLookedIntoStaysAndIsToldOnce(t *testing.T) {
 	if want := sizes - int64(first) + int64(len(pairs("c=1").Encode())); l.Size() != want {
 		t.Fatalf("the log has %d bytes, want %d: b's tombstone stays, as the bomb may hold a b", l.Size(), want)
 	}
-	if _, err := l.Append(context.Background(), squeezed(t, bomb, codecZstd), storage.Synced); !errors.Is(err, storage.ErrInvalidBatch) ||
+	if _, err := l.Append(context.Background(), squeezed(t, bomb, recordbatch.CodecZstd), storage.Synced); !errors.Is(err, storage.ErrInvalidBatch) ||
 		!strings.Contains(err.Error(), "more than 67108864 bytes") {
 		t.Fatal(err)
 	}
@@ -183,8 +184,8 @@ func TestASegmentOfWhichNothingIsLeftIsPassedOver(t *testing.T) {
 			if err != nil || len(b) == 0 {
 				t.Fatal(o, len(b), err)
 			}
-			if h, _ := parseHeader(b); h.base != 29 {
-				t.Fatal(h.base)
+			if h, _ := recordbatch.ParseHeader(b); h.Base != 29 {
+				t.Fatal(h.Base)
 			}
 		}
 		if o, ts, ok, err := l.OffsetForTime(context.Background(), 3); o != 29 || ts != 29 || !ok || err != nil {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/compaction"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // pairs is a batch of records that are "key=value", or "key" for a tombstone.
@@ -35,11 +37,11 @@ func squeezed(t testing.TB, b testBatch, codec int16) []byte {
 	t.Helper()
 	b.Attributes |= codec
 	plain := b.Encode()
-	out, err := deflate(bytes.Clone(plain[:headerSize]), plain[headerSize:], codec)
+	out, err := recordbatch.Deflate(bytes.Clone(plain[:recordbatch.HeaderSize]), plain[recordbatch.HeaderSize:], codec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary.BigEndian.PutUint32(out[posLength:], uint32(len(out)-lengthCounts))
+	binary.BigEndian.PutUint32(out[recordbatch.PosLength:], uint32(len(out)-recordbatch.LengthCounts))
 	return fixCRC(out)
 }
 
@@ -52,24 +54,24 @@ func stored(t testing.TB, l storage.Log) []string {
 		if err != nil || len(b) == 0 {
 			t.Fatalf("read offset %d: %d bytes, %v", o, len(b), err)
 		}
-		forEachBatch(t, b, func(h *header) {
-			for _, r := range decoded(t, b[:h.size], h) {
+		forEachBatch(t, b, func(h *recordbatch.Header) {
+			for _, r := range decoded(t, b[:h.Size], h) {
 				list = append(list, r.String())
 			}
-			b, o = b[h.size:], h.next()
+			b, o = b[h.Size:], h.Next()
 		})
 	}
 	return list
 }
 
-func decoded(t testing.TB, batch []byte, h *header) []enginetest.Stored {
+func decoded(t testing.TB, batch []byte, h *recordbatch.Header) []enginetest.Stored {
 	t.Helper()
-	records, err := inflate(bytes.Clone(batch[:headerSize]), batch[headerSize:h.size], h.attributes&attrCompression)
+	records, err := recordbatch.Inflate(bytes.Clone(batch[:recordbatch.HeaderSize]), batch[recordbatch.HeaderSize:h.Size], h.Attributes&recordbatch.AttrCompression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	records[posAttributes+1] &^= attrCompression
-	binary.BigEndian.PutUint32(records[posLength:], uint32(len(records)-lengthCounts))
+	records[recordbatch.PosAttributes+1] &^= recordbatch.AttrCompression
+	binary.BigEndian.PutUint32(records[recordbatch.PosLength:], uint32(len(records)-recordbatch.LengthCounts))
 	list, err := enginetest.Records(records)
 	if err != nil {
 		t.Fatal(err)
@@ -129,38 +131,38 @@ func segmentFiles(t testing.TB, l *commitLog) []string {
 }
 
 func TestABatchThatLosesRecordsKeepsAllElse(t *testing.T) {
-	for name, codec := range map[string]int16{"plain": codecNone, "gzip": codecGzip, "snappy": codecSnappy, "lz4": codecLZ4, "zstd": codecZstd} {
+	for name, codec := range map[string]int16{"plain": recordbatch.CodecNone, "gzip": recordbatch.CodecGzip, "snappy": recordbatch.CodecSnappy, "lz4": recordbatch.CodecLZ4, "zstd": recordbatch.CodecZstd} {
 		t.Run(name, func(t *testing.T) {
 			source := pairs("a=1", "b="+strings.Repeat("x", 90_000), "c", "a=2", "d="+strings.Repeat("y", 300))
 			source.Producer, source.Epoch, source.Sequence, source.First = 9, 3, 70, 5000
 			batch := squeezed(t, source, codec)
-			setPlace(batch, 100, 7)
-			before, err := parseHeader(batch)
+			recordbatch.SetPlace(batch, 100, 7)
+			before, err := recordbatch.ParseHeader(batch)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var f filter
-			got, err := f.apply(batch, &before, func(offset int64, _ []byte, _ bool) bool { return offset == 101 || offset == 102 })
+			var f recordbatch.Filter
+			got, err := f.Apply(batch, &before, func(offset int64, _ []byte, _ bool) bool { return offset == 101 || offset == 102 })
 			if err != nil {
 				t.Fatal(err)
 			}
-			after, err := parseHeader(got)
-			if err != nil || after.size != len(got) || !crcMatches(got, &after) {
+			after, err := recordbatch.ParseHeader(got)
+			if err != nil || after.Size != len(got) || !recordbatch.CRCMatches(got, &after) {
 				t.Fatal(after, err)
 			}
 			want := before
-			want.size, want.crc, want.count, want.maxTimestamp = after.size, after.crc, 2, 5002
-			if after != want || binary.BigEndian.Uint32(got[posLeaderEpoch:]) != 7 {
+			want.Size, want.Crc, want.Count, want.MaxTimestamp = after.Size, after.Crc, 2, 5002
+			if after != want || binary.BigEndian.Uint32(got[recordbatch.PosLeaderEpoch:]) != 7 {
 				t.Fatalf("%+v, want %+v", after, want)
 			}
 			records, all := decoded(t, got, &after), decoded(t, batch, &before)
 			if diff := cmp.Diff(all[1:3], records); diff != "" {
 				t.Fatal(diff)
 			}
-			if got, err := f.apply(batch, &before, func(int64, []byte, bool) bool { return true }); err != nil || &got[0] != &batch[0] {
+			if got, err := f.Apply(batch, &before, func(int64, []byte, bool) bool { return true }); err != nil || &got[0] != &batch[0] {
 				t.Fatal("a batch that loses nothing is made anew", err)
 			}
-			if got, err := f.apply(batch, &before, func(int64, []byte, bool) bool { return false }); err != nil || got != nil {
+			if got, err := f.Apply(batch, &before, func(int64, []byte, bool) bool { return false }); err != nil || got != nil {
 				t.Fatal("a batch that loses everything is left", err)
 			}
 		})
@@ -213,7 +215,7 @@ func TestMoreKeysThanTheMemoryHoldsTakeSeveralPasses(t *testing.T) {
 	seed := testSeed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	o := memOptions(newMem())
-	o.CompactionMemoryBytes = 7 * keySlotSize
+	o.CompactionMemoryBytes = 7 * compaction.KeySlotSize
 	l := compactedLog(t, o)
 	newest := map[int]int{}
 	for i := range 200 {
@@ -231,7 +233,7 @@ func TestMoreKeysThanTheMemoryHoldsTakeSeveralPasses(t *testing.T) {
 		}
 	}
 	wantStored(t, l, want...)
-	if p, err := l.readPasses(); err != nil || len(p.done) < 20 || p.upTo() != 200 {
+	if p, err := l.readPasses(); err != nil || len(p.Done) < 20 || p.UpTo() != 200 {
 		t.Fatal(p, err)
 	}
 }
@@ -263,7 +265,7 @@ func TestTheEngineCompactsByItselfWhatHasEnoughToGain(t *testing.T) {
 	}
 	p, _ := l.readPasses()
 	l.engine.compactNeedy(now.Add(sealAfter - 1))
-	if again, _ := l.readPasses(); again.upTo() != p.upTo() {
+	if again, _ := l.readPasses(); again.UpTo() != p.UpTo() {
 		t.Fatal("compacted with nothing to gain")
 	}
 	mustAppend(t, l, pairs("k").Encode())
@@ -306,11 +308,11 @@ func TestReadersGoOnWhileALogIsCompacted(t *testing.T) {
 						t.Errorf("read offset %d of %d: %d bytes, %v", o, hw, len(b), err)
 						return
 					}
-					forEachBatch(t, b, func(h *header) {
-						if h.base <= before || h.next() <= o {
-							t.Errorf("batch %d to %d after %d, for offset %d", h.base, h.next(), before, o)
+					forEachBatch(t, b, func(h *recordbatch.Header) {
+						if h.Base <= before || h.Next() <= o {
+							t.Errorf("batch %d to %d after %d, for offset %d", h.Base, h.Next(), before, o)
 						}
-						before, o = h.base, h.next()
+						before, o = h.Base, h.Next()
 					})
 				}
 				if _, _, _, err := l.OffsetForTime(context.Background(), at); err != nil {
@@ -341,34 +343,5 @@ func TestReadersGoOnWhileALogIsCompacted(t *testing.T) {
 	}
 	if diff := cmp.Diff(newest, got); diff != "" {
 		t.Fatal(diff)
-	}
-}
-
-func TestPassesTellWhichTombstonesMayGo(t *testing.T) {
-	start := time.UnixMilli(1_000_000)
-	var p passes
-	for i := range int64(1000) {
-		p.add(pass{upTo: 10 * (i + 1), at: start.Add(time.Duration(i) * time.Minute).UnixMilli()}, 0, i)
-	}
-	if len(p.done) > maxPasses+1 {
-		t.Fatal(len(p.done))
-	}
-	again, err := decodePasses(p.encode())
-	if err != nil || !cmp.Equal(p, *again, cmp.AllowUnexported(passes{}, pass{})) {
-		t.Fatal(again, err)
-	}
-	for minute := range int64(1000) {
-		got := p.expired(start.Add(time.Duration(minute)*time.Minute+time.Hour), time.Hour)
-		if got > 10*(minute+1) || got < 10*(minute-512) {
-			t.Fatalf("minute %d: tombstones below %d may go", minute, got)
-		}
-	}
-	p.add(pass{upTo: 10_010, at: 1}, 9000, 0)
-	if p.done[0].upTo < 9000 || p.gone != 9000 {
-		t.Fatal(p.done[0])
-	}
-	p.cut(9500)
-	if p.upTo() > 9500 || p.gone > p.upTo() {
-		t.Fatal(p)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // countSyncs counts the syncs of segments.
@@ -120,7 +121,7 @@ func TestNobodyWaitsForTheDiskToStartASegment(t *testing.T) {
 			batches := map[int64][]byte{}
 			for o := int64(0); o < end; o += 2 {
 				batches[o] = bytes.Clone(batch)
-				setPlace(batches[o], o, 0)
+				recordbatch.SetPlace(batches[o], o, 0)
 			}
 			served(t, l, batches, nil)
 			killed := reopen(t, m.clone())

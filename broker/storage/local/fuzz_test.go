@@ -5,17 +5,16 @@ package local
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/compaction"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 func FuzzRecovery(f *testing.F) {
@@ -23,7 +22,7 @@ func FuzzRecovery(f *testing.F) {
 	var all []byte
 	for o := int64(0); o < 6; o += 2 {
 		b := bytes.Clone(batches[o])
-		setPlace(b, o, 0)
+		recordbatch.SetPlace(b, o, 0)
 		all = append(all, b...)
 	}
 	f.Add(all, int64(0))
@@ -57,11 +56,11 @@ func FuzzRecovery(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := parseHeader(b)
-			if err != nil || h.base > o || h.next() <= o || !crcMatches(b, &h) {
+			h, err := recordbatch.ParseHeader(b)
+			if err != nil || h.Base > o || h.Next() <= o || !recordbatch.CRCMatches(b, &h) {
 				t.Fatal(h, err)
 			}
-			o = h.next()
+			o = h.Next()
 		}
 		end := l.EndOffset()
 		base, err := l.Append(context.Background(), simple("after"), storage.Synced)
@@ -77,7 +76,7 @@ func FuzzRecovery(f *testing.F) {
 func FuzzScanner(f *testing.F) {
 	var all []byte
 	for i, b := range [][]byte{simple("one", "two"), pairs("k=1").Encode(), simple("three")} {
-		setPlace(b, int64(2*i), 0)
+		recordbatch.SetPlace(b, int64(2*i), 0)
 		all = append(all, b...)
 	}
 	f.Add(all, false)
@@ -100,10 +99,10 @@ func FuzzScanner(f *testing.F) {
 				return
 			case atBatch:
 				h := &sc.head
-				if sc.at != pos || !h.follows(offset, compacted) || h.next() > sc.limit || len(sc.batch) != h.size || !crcMatches(sc.batch, h) {
+				if sc.at != pos || !h.Follows(offset, compacted) || h.Next() > sc.limit || len(sc.batch) != h.Size || !recordbatch.CRCMatches(sc.batch, h) {
 					t.Fatalf("batch %+v at byte %d, where offset %d is due at byte %d", h, sc.at, offset, pos)
 				}
-				pos, offset = pos+int64(h.size), h.next()
+				pos, offset = pos+int64(h.Size), h.Next()
 			case atDamage, atTail:
 				if sc.damage.pos != pos || sc.damage.end <= pos || sc.damage.from != offset || sc.damage.to < offset {
 					t.Fatalf("damage %+v at byte %d, offset %d", sc.damage, pos, offset)
@@ -118,16 +117,16 @@ func FuzzScanner(f *testing.F) {
 func sealed(b []byte) []byte { return seal(bytes.Clone(b[:max(len(b)-crcSize, 0)])) }
 
 func FuzzStateFiles(f *testing.F) {
-	ps := producers{}
+	ps := idempotence.Producers{}
 	for i := range int64(3) {
-		ps.apply(&header{producerID: i, count: 2, lastDelta: 1, attributes: int16(i) * attrLogAppendTime, maxTimestamp: 70 + i}, 2*i, time.Now())
+		ps.Apply(&recordbatch.Header{ProducerID: i, Count: 2, LastDelta: 1, Attributes: int16(i) * recordbatch.AttrLogAppendTime, MaxTimestamp: 70 + i}, 2*i, time.Now())
 	}
-	index := []indexEntry{{0, 0, noTime}, {5, 900, 70}}
+	index := []indexEntry{{0, 0, recordbatch.NoTime}, {5, 900, 70}}
 	s := summary{size: 1000, next: 9, maxTime: 80}
 	f.Add(encodeIndexFile(0, &s, index))
 	f.Add((&clean{base: 0, size: 1000, next: 9, maxTime: 80, index: index, producers: ps}).encode())
 	f.Add(encodeProducers(9, ps))
-	f.Add((&passes{done: []pass{{5, 1000}, {9, 2000}}, gone: 5, left: 1}).encode())
+	f.Add(encodePasses(&compaction.Passes{Done: []compaction.Pass{{UpTo: 5, At: 1000}, {UpTo: 9, At: 2000}}, Gone: 5, Left: 1}))
 	f.Add(meta{epoch: 3, start: 7}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, b := range [][]byte{b, sealed(b)} {
@@ -164,95 +163,6 @@ func checkStateFiles(t *testing.T, b []byte) {
 		again(encodeProducers(offset, ps))
 	}
 	if p, err := decodePasses(b); err == nil {
-		again(p.encode())
+		again(encodePasses(p))
 	}
-}
-
-// wholeBatch makes b a batch by its length and checksum, if it has a header.
-func wholeBatch(b []byte) ([]byte, header, bool) {
-	if len(b) < headerSize {
-		return nil, header{}, false
-	}
-	b = bytes.Clone(b)
-	binary.BigEndian.PutUint32(b[posLength:], uint32(len(b)-lengthCounts))
-	binary.BigEndian.PutUint64(b[posBaseOffset:], binary.BigEndian.Uint64(b[posBaseOffset:])>>2)
-	b[posMagic] = magicV2
-	h, err := parseHeader(fixCRC(b))
-	return b, h, err == nil
-}
-
-func FuzzFilter(f *testing.F) {
-	for codec := range int16(codecZstd + 1) {
-		f.Add(squeezed(f, pairs("a=1", "b", "a=2", "c="), codec), uint64(5))
-	}
-	f.Fuzz(func(t *testing.T, b []byte, wanted uint64) {
-		b, h, ok := wholeBatch(b)
-		if !ok {
-			return
-		}
-		want, keep := func(offset int64) bool { return wanted>>(offset&63)&1 == 1 }, 0
-		var fl filter
-		got, err := fl.apply(b, &h, func(offset int64, _ []byte, _ bool) bool {
-			if want(offset) {
-				keep++
-			}
-			return want(offset)
-		})
-		if err != nil {
-			return
-		}
-		if keep == 0 {
-			if got != nil {
-				t.Fatal("something is left of nothing")
-			}
-			return
-		}
-		after, err := parseHeader(got)
-		if err != nil || after.size != len(got) || !crcMatches(got, &after) || after.base != h.base || after.next() != h.next() ||
-			int(after.count) != keep {
-			t.Fatalf("%+v became %+v, %v", h, after, err)
-		}
-		rest := kept(t, got, &after, func(int64) bool { return true })
-		if diff := cmp.Diff(kept(t, b, &h, want), rest); diff != "" {
-			t.Fatal(diff)
-		}
-	})
-}
-
-// kept are the records of a batch under wanted offsets, as bytes.
-func kept(t *testing.T, batch []byte, h *header, want func(offset int64) bool) (list []string) {
-	err := inflated(batch, h, func(records []byte) error {
-		return eachKey(records, h, func(r *record, _ []byte, _ bool) {
-			if want(h.base + r.offsetDelta) {
-				list = append(list, string(r.raw))
-			}
-		})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-func FuzzInflate(f *testing.F) {
-	for codec := range int16(codecZstd + 1) {
-		b := squeezed(f, pairs("a=1", "b="+strings.Repeat("x", 70_000)), codec)
-		f.Add(b[headerSize:], codec)
-	}
-	f.Fuzz(func(t *testing.T, b []byte, codec int16) {
-		plain, err := inflate(nil, b, codec)
-		if err != nil {
-			return
-		}
-		if len(plain) > maxInflated && codec != codecNone {
-			t.Fatalf("%d bytes", len(plain))
-		}
-		squeezed, err := deflate(nil, plain, codec)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, err := inflate(nil, squeezed, codec); err != nil || !bytes.Equal(again, plain) {
-			t.Fatal(err)
-		}
-	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 func TestAProcessThatIsKilledLosesNothingItAcknowledged(t *testing.T) {
@@ -65,11 +66,11 @@ func TestAProcessThatIsKilledLosesNothingItAcknowledged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, _ := parseHeader(b)
-		if h.base != o {
-			t.Fatalf("offset %d where %d was to follow", h.base, o)
+		h, _ := recordbatch.ParseHeader(b)
+		if h.Base != o {
+			t.Fatalf("offset %d where %d was to follow", h.Base, o)
 		}
-		o = h.next()
+		o = h.Next()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
 )
 
 // commitLog is the log of one partition.
@@ -36,7 +37,7 @@ type commitLog struct {
 
 	wmu   sync.Mutex
 	clean bool // the clean file is there: nothing was written since the log was opened. wmu guards it.
-	known producers
+	known idempotence.Producers
 
 	mu sync.Mutex
 	// segments is never empty, sorted by base, and replaced, not changed, when a segment comes or goes.
@@ -249,7 +250,7 @@ func (l *commitLog) setLeader(epoch int32, c storage.Config) error {
 		if stored := l.takeStored(); len(stored) > 0 {
 			go func() {
 				for _, p := range stored {
-					p.done(p.base, nil)
+					p.done(p.Base, nil)
 				}
 			}()
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 var p0 = storage.Partition{Topic: "orders", Partition: 0}
@@ -70,8 +71,8 @@ func TestAppendedRecordsAreReadAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := parseHeader(b)
-			if err != nil || h.base != i/2*2 || len(b) != h.size {
+			h, err := recordbatch.ParseHeader(b)
+			if err != nil || h.Base != i/2*2 || len(b) != h.Size {
 				t.Fatal(h, err)
 			}
 		}
@@ -121,8 +122,8 @@ func TestReadReturnsWholeBatches(t *testing.T) {
 			if !errors.Is(err, tc.wantErr) || len(b) != tc.want*size {
 				t.Fatalf("%d bytes, %v; want %d", len(b), err, tc.want*size)
 			}
-			if h, err := parseHeader(b); tc.want > 0 && (err != nil || h.base != tc.first) {
-				t.Fatal(h.base, err)
+			if h, err := recordbatch.ParseHeader(b); tc.want > 0 && (err != nil || h.Base != tc.first) {
+				t.Fatal(h.Base, err)
 			}
 		})
 	}
@@ -140,8 +141,8 @@ func TestALargeBatchIsReadThroughASparseIndex(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if h, _ := parseHeader(b); h.base != o/2*2 || (len(b) > n && len(b) != h.size) {
-				t.Fatal(o, n, h.base, len(b))
+			if h, _ := recordbatch.ParseHeader(b); h.Base != o/2*2 || (len(b) > n && len(b) != h.Size) {
+				t.Fatal(o, n, h.Base, len(b))
 			}
 		}
 	}
@@ -166,7 +167,7 @@ func checkOffsetForTime(t *testing.T, l *commitLog) {
 		return tb.Encode()
 	}
 	changed := func(b []byte, attributes int16) []byte {
-		binary.BigEndian.PutUint16(b[posAttributes:], uint16(attributes))
+		binary.BigEndian.PutUint16(b[recordbatch.PosAttributes:], uint16(attributes))
 		return fixCRC(b)
 	}
 	for _, b := range [][]byte{

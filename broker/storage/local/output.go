@@ -5,6 +5,8 @@ package local
 import (
 	"fmt"
 	"os"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // outputChunk is how many bytes of a new segment are written at a time.
@@ -26,7 +28,7 @@ type output struct {
 
 // fill goes through the group and writes what stays. It ends at a segment that has damage, and returns its number, else -1.
 func (o *output) fill() (damaged int, err error) {
-	o.x = indexer{interval: o.engine.opts.IndexIntervalBytes, maxTime: noTime}
+	o.x = indexer{interval: o.engine.opts.IndexIntervalBytes, maxTime: recordbatch.NoTime}
 	if len(o.group) > 1 {
 		if err := o.start(); err != nil {
 			return -1, err
@@ -59,16 +61,10 @@ var errDamagedSegment = fmt.Errorf("a segment is damaged")
 // batch writes what stays of a batch.
 func (o *output) batch(sc *scanner) error {
 	h, b := &sc.head, sc.batch
-	kept, err := b, errControl
-	if h.attributes&attrControl == 0 {
-		kept, err = o.filter.apply(b, h, o.keep)
-	}
-	if err != nil {
-		o.blind, kept = true, b
-	}
+	kept := o.Clean(b, h)
 	if o.f == nil && len(kept) == len(b) && &kept[0] == &b[0] {
 		o.x.add(o.size, h)
-		o.size += int64(h.size)
+		o.size += int64(h.Size)
 		return nil
 	}
 	if o.f == nil {
@@ -112,12 +108,12 @@ func (o *output) start() error {
 }
 
 func (o *output) write(batch []byte) error {
-	h, err := parseHeader(batch)
+	h, err := recordbatch.ParseHeader(batch)
 	if err != nil {
 		return fmt.Errorf("a batch that was made anew: %w", err)
 	}
 	o.x.add(o.size, &h)
-	o.size += int64(h.size)
+	o.size += int64(h.Size)
 	o.buf = append(o.buf, batch...)
 	if len(o.buf) < outputChunk {
 		return nil

@@ -7,34 +7,24 @@ import (
 	"fmt"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // Appends go through a queue. While it holds any, one goroutine takes all that have come and writes them with one system call, so that many small
 // batches cost about as much as a large one; what comes meanwhile is the next write. A lone append is written at once. Who waits for the disk is
 // called by the goroutine that syncs (commit.go).
 
-const (
-	// maxGroup and maxGroupBatches bound one write; Linux takes 1,024 buffers at once.
-	maxGroup        = 8 << 20
-	maxGroupBatches = 512
-)
-
 // pending is an append on its way to the disk.
 type pending struct {
-	batches []byte
-	headers []header
-	synced  bool
-	done    func(base int64, err error)
-
-	// base is the first offset of the first batch, and next the offset below which everything must be stored for the append to be; err says why
-	// it was not written.
-	base, next int64
-	err        error
+	idempotence.Append
+	synced bool
+	done   func(base int64, err error)
 }
 
 // AppendThen appends batches and calls done. See storage.Log.
 func (l *commitLog) AppendThen(batches []byte, d storage.Durability, done func(base int64, err error)) {
-	l.enqueue(&pending{batches: batches, synced: d == storage.Synced, done: func(base int64, err error) {
+	l.enqueue(&pending{Append: idempotence.Append{Batches: batches}, synced: d == storage.Synced, done: func(base int64, err error) {
 		if err != nil {
 			base, err = -1, fmt.Errorf("append to %s: %w", l, err)
 		}
@@ -56,20 +46,20 @@ func (l *commitLog) append(ctx context.Context, batches []byte, d storage.Durabi
 		return 0, err
 	}
 	written := make(chan struct{})
-	p := &pending{batches: batches, done: func(int64, error) { close(written) }}
+	p := &pending{Append: idempotence.Append{Batches: batches}, done: func(int64, error) { close(written) }}
 	l.enqueue(p)
 	<-written
-	if p.err != nil || d != storage.Synced {
-		return p.base, p.err
+	if p.Err != nil || d != storage.Synced {
+		return p.Base, p.Err
 	}
-	return p.base, l.wait(ctx, p.next)
+	return p.Base, l.wait(ctx, p.Next)
 }
 
 // enqueue checks the batches, so that this is done by many at a time, and lets them be written.
 func (l *commitLog) enqueue(p *pending) {
 	c := l.topicConfig()
-	if p.headers, p.err = checkBatches(p.batches, &c); p.err != nil {
-		p.done(-1, p.err)
+	if p.Headers, p.Err = recordbatch.CheckBatches(p.Batches, &c); p.Err != nil {
+		p.done(-1, p.Err)
 		return
 	}
 	l.qmu.Lock()
@@ -112,8 +102,8 @@ func (l *commitLog) writeLoop() {
 // settle calls those who appended: with an error, or once it is written, or once it is stored.
 func (l *commitLog) settle(group []*pending) {
 	for _, p := range group {
-		if p.err != nil || !p.synced || !l.awaitStored(p) {
-			p.done(p.base, p.err)
+		if p.Err != nil || !p.synced || !l.awaitStored(p) {
+			p.done(p.Base, p.Err)
 		}
 	}
 }
@@ -123,13 +113,13 @@ func (l *commitLog) awaitStored(p *pending) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.isStored(p.next):
+	case l.isStored(p.Next):
 		return false
 	case l.failed != nil:
-		p.err = l.failed
+		p.Err = l.failed
 		return false
 	case l.closed:
-		p.err = storage.ErrClosed
+		p.Err = storage.ErrClosed
 		return false
 	}
 	l.waiting = append(l.waiting, p)
@@ -141,7 +131,7 @@ func (l *commitLog) takeStored() []*pending {
 	var stored []*pending
 	rest := l.waiting[:0]
 	for _, p := range l.waiting {
-		if l.isStored(p.next) {
+		if l.isStored(p.Next) {
 			stored = append(stored, p)
 		} else {
 			rest = append(rest, p)
@@ -176,39 +166,32 @@ func (l *commitLog) writeSome(queue []*pending) int {
 	if l.engine.saving.Load() > 0 {
 		return failAll(queue, storage.ErrFull)
 	}
-	g := group{now: l.engine.now()}
+	g := idempotence.Group{Now: l.engine.now()}
 	l.mu.Lock()
-	g.plan.end, g.stamped = l.end, l.config.LogAppendTime
+	g.Plan.End, g.Stamped = l.end, l.config.LogAppendTime
 	room := l.segmentBytes() - l.active().size
 	l.mu.Unlock()
 	for _, p := range queue {
-		if g.taken > 0 && !g.fits(p, room) {
+		if !g.Fits(&p.Append, room) {
 			break
 		}
-		g.add(l.known, p)
+		g.Add(l.known, &p.Append)
 	}
-	if g.bytes == 0 {
-		return g.taken
+	if g.Bytes == 0 {
+		return g.Taken
 	}
 	if err := l.writeGroup(&g); err != nil {
-		return failAll(queue[:g.taken], err)
+		return failAll(queue[:g.Taken], err)
 	}
-	return g.taken
+	return g.Taken
 }
 
 // failAll notes why appends were not written, in those of which it was not known, and returns how many there are.
 func failAll(queue []*pending, err error) int {
 	for _, p := range queue {
-		if p.err == nil {
-			p.err = err
+		if p.Err == nil {
+			p.Err = err
 		}
 	}
 	return len(queue)
-}
-
-// fits says whether an append may be part of a write that has begun, where the active segment has room for so many bytes. One of several batches
-// is written on its own, so that all of it is refused where one batch is.
-func (g *group) fits(p *pending, room int64) bool {
-	bytes := int64(g.bytes + len(p.batches))
-	return len(p.headers) == 1 && !g.alone && len(g.headers) < maxGroupBatches && bytes <= maxGroup && bytes <= room
 }

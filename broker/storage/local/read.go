@@ -12,6 +12,7 @@ import (
 	"sort"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // maxReadBytes bounds one read, whatever is asked for; a larger single batch is still read whole.
@@ -191,7 +192,7 @@ func (l *commitLog) indexOf(v *view, f File) ([]indexEntry, error) {
 	index, err := readIndexFile(l.engine.fs, v.indexPath(), v.base)
 	if err != nil {
 		l.logger.Warn("an index is made anew", "partition", l.String(), "segment", v.file.path, "error", err)
-		x := indexer{interval: l.engine.opts.IndexIntervalBytes, maxTime: noTime}
+		x := indexer{interval: l.engine.opts.IndexIntervalBytes, maxTime: recordbatch.NoTime}
 		if err := scanSealed(f, v, &x); err != nil {
 			return nil, err
 		}
@@ -236,22 +237,22 @@ type reader struct {
 // CRC checked.
 func (r *reader) read(at indexEntry, offset int64, maxBytes, ahead int) ([]byte, error) {
 	for at.pos < r.view.size {
-		chunk, err := r.bytes(at.pos, min(int64(maxBytes)+int64(ahead)+headerSize, r.view.size-at.pos))
+		chunk, err := r.bytes(at.pos, min(int64(maxBytes)+int64(ahead)+recordbatch.HeaderSize, r.view.size-at.pos))
 		if err != nil {
 			return nil, err
 		}
 		pos := 0
-		for len(chunk)-pos >= headerSize {
-			h, err := parseHeader(chunk[pos:])
-			if err != nil || !h.follows(at.offset, r.view.compacted) || int64(h.size) > r.view.size-at.pos {
+		for len(chunk)-pos >= recordbatch.HeaderSize {
+			h, err := recordbatch.ParseHeader(chunk[pos:])
+			if err != nil || !h.Follows(at.offset, r.view.compacted) || int64(h.Size) > r.view.size-at.pos {
 				return nil, errUnsound
 			}
-			if h.next() > offset {
+			if h.Next() > offset {
 				return r.collect(chunk[pos:], at.pos, &h, maxBytes)
 			}
-			pos += h.size // perhaps beyond the chunk
-			at.pos += int64(h.size)
-			at.offset = h.next()
+			pos += h.Size // perhaps beyond the chunk
+			at.pos += int64(h.Size)
+			at.offset = h.Next()
 		}
 		if pos == 0 {
 			break // what is left is too short for a header
@@ -262,34 +263,34 @@ func (r *reader) read(at indexEntry, offset int64, maxBytes, ahead int) ([]byte,
 
 // collect returns the sound batches at the front of chunk, which is at pos in the file: the first, with the header h, whatever its
 // size, then those that fit in maxBytes and are below the high watermark.
-func (r *reader) collect(chunk []byte, pos int64, h *header, maxBytes int) ([]byte, error) {
-	if h.size > len(chunk) {
+func (r *reader) collect(chunk []byte, pos int64, h *recordbatch.Header, maxBytes int) ([]byte, error) {
+	if h.Size > len(chunk) {
 		var err error
-		if chunk, err = r.bytes(pos, int64(h.size)); err != nil {
+		if chunk, err = r.bytes(pos, int64(h.Size)); err != nil {
 			return nil, err
 		}
 	}
-	if !crcMatches(chunk[:h.size], h) {
+	if !recordbatch.CRCMatches(chunk[:h.Size], h) {
 		return nil, errUnsound
 	}
-	n := h.size
-	r.next = h.next()
+	n := h.Size
+	r.next = h.Next()
 	for r.next < r.view.hw {
 		h, ok := r.view.soundBatch(chunk[n:], r.next, maxBytes-n)
 		if !ok {
 			break // too much, or for the next read to say what is wrong
 		}
-		n += h.size
-		r.next = h.next()
+		n += h.Size
+		r.next = h.Next()
 	}
 	r.end = pos + int64(n)
 	return chunk[:n:n], nil
 }
 
 // soundBatch says whether b starts with a whole, sound batch of at most maxBytes that may come at the offset.
-func (v *view) soundBatch(b []byte, offset int64, maxBytes int) (header, bool) {
-	h, err := parseHeader(b)
-	return h, err == nil && h.follows(offset, v.compacted) && h.size <= min(len(b), maxBytes) && crcMatches(b[:h.size], &h)
+func (v *view) soundBatch(b []byte, offset int64, maxBytes int) (recordbatch.Header, bool) {
+	h, err := recordbatch.ParseHeader(b)
+	return h, err == nil && h.Follows(offset, v.compacted) && h.Size <= min(len(b), maxBytes) && recordbatch.CRCMatches(b[:h.Size], &h)
 }
 
 func (r *reader) bytes(pos, n int64) ([]byte, error) {
@@ -316,8 +317,8 @@ func (r *reader) find(at indexEntry, offset int64) (indexEntry, error) {
 		}
 		switch ev {
 		case atBatch:
-			if sc.head.next() > offset {
-				return indexEntry{offset: sc.head.base, pos: sc.at}, nil
+			if sc.head.Next() > offset {
+				return indexEntry{offset: sc.head.Base, pos: sc.at}, nil
 			}
 		case atDamage:
 			if sc.damage.to > offset {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // recovery opens one log. Its steps are in the order of run; the package comment says what a crash may leave behind.
@@ -134,7 +136,7 @@ func (r *recovery) create() error {
 	if err := r.startAt(start); err != nil {
 		return err
 	}
-	r.known = producers{}
+	r.known = idempotence.Producers{}
 	return fsys.SyncDir(r.engine.dir)
 }
 
@@ -272,13 +274,13 @@ func (r *recovery) openSealed(seg *segment, limit int64) error {
 	// Of a compacted segment the name says where it ends, but not whether batches are missing there.
 	whole := seg.compacted && (err != nil || s.size <= seg.size)
 	r.logger.Warn("an index does not fit its segment; it is made anew", "file", name, "error", err)
-	x := indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}
+	x := indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: recordbatch.NoTime}
 	next := seg.base
 	err = r.scan(seg, limit, func(sc *scanner, ev event) bool {
 		switch ev {
 		case atBatch:
 			x.add(sc.at, &sc.head)
-			next = sc.head.next()
+			next = sc.head.Next()
 		case atDamage:
 			r.reportDamage(&sc.damage)
 		case atTail:

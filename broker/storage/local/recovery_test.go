@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 const (
@@ -165,7 +166,7 @@ func checkFlip(t *testing.T, l *commitLog, batches map[int64][]byte, base int64,
 			t.Logf("byte %d of the batch at %d", i, base)
 		}
 	}()
-	if i >= posLeaderEpoch && i < posMagic {
+	if i >= recordbatch.PosLeaderEpoch && i < recordbatch.PosMagic {
 		return // no checksum covers it, and no reader needs it
 	}
 	if l.EndOffset() <= base {
@@ -189,9 +190,9 @@ func TestSeveralDamagedBatchesLeaveTheOthersReadable(t *testing.T) {
 	m, batches := filled(t, 10, false, Options{Logger: quiet(), ReserveBytes: -1, RetentionCheckInterval: -1, IndexIntervalBytes: 1 << 20})
 	size := len(batches[0])
 	m.edit(firstSegment, func(b []byte) []byte {
-		clear(b[2*size : 4*size])   // two whole batches, headers and all
-		b[6*size+posCRC] ^= 1       // one by its checksum
-		b[8*size+posLength+3] ^= 64 // one by its length
+		clear(b[2*size : 4*size])               // two whole batches, headers and all
+		b[6*size+recordbatch.PosCRC] ^= 1       // one by its checksum
+		b[8*size+recordbatch.PosLength+3] ^= 64 // one by its length
 		return b
 	})
 	damaged := map[int64]bool{4: true, 6: true, 12: true, 16: true}
@@ -211,12 +212,12 @@ func TestABatchInsideADamagedBatchIsNotTakenForOne(t *testing.T) {
 	m := newMemFS(rand.New(rand.NewPCG(1, 1)))
 	l := reopen(t, m)
 	inner := simple("never appended")
-	setPlace(inner, 1, 0)
+	recordbatch.SetPlace(inner, 1, 0)
 	outer, next := simple("before "+string(inner)+" after", "second"), simple("next")
 	mustAppend(t, l, outer)
 	mustAppend(t, l, next)
 	m.edit(firstSegment, func(b []byte) []byte {
-		b[headerSize+8] ^= 1
+		b[recordbatch.HeaderSize+8] ^= 1
 		return b
 	})
 	for _, l := range []*commitLog{l, reopen(t, m.killed())} {

@@ -117,7 +117,7 @@ func (l *commitLog) retain(now time.Time) error {
 	if err := l.writable(); err != nil {
 		return err
 	}
-	l.known.expire(now)
+	l.known.Expire(now)
 	err := fullError(l.sealAged(now)) // where the disk is too full for that, what retention removes makes room
 	if to := l.retained(now); to > l.StartOffset() {
 		err = errors.Join(err, l.advanceStart(to))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // segments returns how many segments a log has.
@@ -198,9 +199,9 @@ func TestAStampedBatchIsSoundAndIsIndexedByItsTime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := parseHeader(b)
+			h, err := recordbatch.ParseHeader(b)
 			want := time.UnixMilli(1_000_000_000_000).Add(time.Duration(i+1) * time.Second).UnixMilli()
-			if err != nil || h.appendTime() != want || h.firstTimestamp != i || !crcMatches(b, &h) {
+			if err != nil || h.AppendTime() != want || h.FirstTimestamp != i || !recordbatch.CRCMatches(b, &h) {
 				t.Fatalf("batch %d: %+v, %v; want time %d", i, h, err, want)
 			}
 			offset, ts, ok, err := l.OffsetForTime(context.Background(), want-999)

@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 const scanChunk = 1 << 20
@@ -57,7 +58,7 @@ type scanner struct {
 	pos    int64 // where the next batch must start
 	offset int64 // and which base offset it must have
 
-	head   header
+	head   recordbatch.Header
 	at     int64
 	batch  []byte // valid until the next call
 	damage damage
@@ -79,10 +80,10 @@ func (s *scanner) next() (event, error) {
 	if err != nil {
 		return atEnd, err
 	}
-	if ok && s.head.follows(s.offset, s.compacted) {
+	if ok && s.head.Follows(s.offset, s.compacted) {
 		s.at = s.pos
-		s.pos += int64(s.head.size)
-		s.offset = s.head.next()
+		s.pos += int64(s.head.Size)
+		s.offset = s.head.Next()
 		return atBatch, nil
 	}
 	s.damage = damage{path: s.path, pos: s.pos, end: s.size, from: s.offset, to: s.offset}
@@ -94,26 +95,26 @@ func (s *scanner) next() (event, error) {
 		s.pos = s.size
 		return atTail, nil
 	}
-	s.damage.end, s.damage.to = s.at, s.head.base
-	s.pos, s.offset = s.at, s.head.base
+	s.damage.end, s.damage.to = s.at, s.head.Base
+	s.pos, s.offset = s.at, s.head.Base
 	return atDamage, nil
 }
 
 // sound says whether there is a whole batch at pos, with a base offset of at least minBase, and sets head and batch.
 func (s *scanner) sound(pos, minBase int64) (bool, error) {
-	if s.size-pos < headerSize {
+	if s.size-pos < recordbatch.HeaderSize {
 		return false, nil
 	}
-	b, err := s.bytes(pos, headerSize)
+	b, err := s.bytes(pos, recordbatch.HeaderSize)
 	if err != nil {
 		return false, err
 	}
-	h, err := parseHeader(b)
-	if err != nil || h.base < minBase || !h.follows(h.base, s.compacted) || h.base >= s.limit-int64(h.lastDelta) || int64(h.size) > s.size-pos {
+	h, err := recordbatch.ParseHeader(b)
+	if err != nil || h.Base < minBase || !h.Follows(h.Base, s.compacted) || h.Base >= s.limit-int64(h.LastDelta) || int64(h.Size) > s.size-pos {
 		return false, nil //nolint:nilerr // what is no header is no sound batch; that is the answer
 	}
-	b, err = s.bytes(pos, h.size)
-	if err != nil || !crcMatches(b, &h) {
+	b, err = s.bytes(pos, h.Size)
+	if err != nil || !recordbatch.CRCMatches(b, &h) {
 		return false, err
 	}
 	s.head, s.batch = h, b
@@ -123,26 +124,26 @@ func (s *scanner) sound(pos, minBase int64) (bool, error) {
 // resync looks for the next sound batch behind the bad bytes at pos and sets head and at. It tries the place that the bad batch's
 // own length gives first, so that a batch which holds bytes that look like batches is passed over whole.
 func (s *scanner) resync() (bool, error) {
-	if s.size-s.pos >= headerSize {
-		b, err := s.bytes(s.pos, headerSize)
+	if s.size-s.pos >= recordbatch.HeaderSize {
+		b, err := s.bytes(s.pos, recordbatch.HeaderSize)
 		if err != nil {
 			return false, err
 		}
-		if h, err := parseHeader(b); err == nil && int64(h.size) < s.size-s.pos {
-			s.at = s.pos + int64(h.size)
+		if h, err := recordbatch.ParseHeader(b); err == nil && int64(h.Size) < s.size-s.pos {
+			s.at = s.pos + int64(h.Size)
 			if ok, err := s.sound(s.at, s.offset); ok || err != nil {
 				return ok, err
 			}
 		}
 	}
-	for pos := s.pos + 1; s.size-pos >= headerSize; pos++ {
+	for pos := s.pos + 1; s.size-pos >= recordbatch.HeaderSize; pos++ {
 		b, err := s.peek(pos)
 		if err != nil {
 			return false, err
 		}
-		i := bytes.IndexByte(b[posMagic:len(b)-(headerSize-posMagic)+1], magicV2)
+		i := bytes.IndexByte(b[recordbatch.PosMagic:len(b)-(recordbatch.HeaderSize-recordbatch.PosMagic)+1], recordbatch.MagicV2)
 		if i < 0 {
-			pos += int64(len(b) - headerSize) // the loop adds one: all places where a header fits have been looked at
+			pos += int64(len(b) - recordbatch.HeaderSize) // the loop adds one: all places where a header fits have been looked at
 			continue
 		}
 		pos += int64(i)
@@ -157,7 +158,7 @@ func (s *scanner) resync() (bool, error) {
 // peek returns what the window holds from pos on, which is at least a header.
 func (s *scanner) peek(pos int64) ([]byte, error) {
 	i := pos - s.windowPos
-	if i >= 0 && i+headerSize <= int64(len(s.window)) {
+	if i >= 0 && i+recordbatch.HeaderSize <= int64(len(s.window)) {
 		return s.window[i:], nil
 	}
 	return s.bytes(pos, int(min(scanChunk, s.size-pos)))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // A large read is not read at all: the reader gets the place of whole batches in the file, from where they go to its socket. What is to be
@@ -121,27 +122,27 @@ func (v *view) behind(f File, at indexEntry) (indexEntry, error) {
 	if h == nil || err != nil {
 		return indexEntry{pos: -1}, err
 	}
-	return indexEntry{offset: h.next(), pos: at.pos + int64(h.size)}, nil
+	return indexEntry{offset: h.Next(), pos: at.pos + int64(h.Size)}, nil
 }
 
 // headerAt reads the header of the batch at a place; nil where it is not what it must be, which is found out by who goes there again.
-func (v *view) headerAt(f File, at indexEntry) (*header, error) {
+func (v *view) headerAt(f File, at indexEntry) (*recordbatch.Header, error) {
 	w, _ := headerWindows.Get().(*headerWindow)
 	defer headerWindows.Put(w)
 	w.file, w.bytes = f, nil
 	return v.headerIn(w, at)
 }
 
-func (v *view) headerIn(w *headerWindow, at indexEntry) (*header, error) {
-	if at.pos+headerSize > v.size {
+func (v *view) headerIn(w *headerWindow, at indexEntry) (*recordbatch.Header, error) {
+	if at.pos+recordbatch.HeaderSize > v.size {
 		return nil, nil //nolint:nilnil // see headerAt
 	}
 	b, err := w.at(at.pos, v.size)
 	if err != nil {
 		return nil, fmt.Errorf("read %s at byte %d: %w", v.file.path, at.pos, err)
 	}
-	h, err := parseHeader(b)
-	if err != nil || !h.follows(at.offset, v.compacted) || int64(h.size) > v.size-at.pos || h.next() > v.hw {
+	h, err := recordbatch.ParseHeader(b)
+	if err != nil || !h.Follows(at.offset, v.compacted) || int64(h.Size) > v.size-at.pos || h.Next() > v.hw {
 		return nil, nil //nolint:nilnil,nilerr // see headerAt
 	}
 	return &h, nil
@@ -157,15 +158,15 @@ type headerWindow struct {
 
 // at returns a header's bytes; size is where the file ends.
 func (w *headerWindow) at(pos, size int64) ([]byte, error) {
-	if i := pos - w.pos; w.bytes != nil && i >= 0 && i+headerSize <= int64(len(w.bytes)) {
-		return w.bytes[i : i+headerSize], nil
+	if i := pos - w.pos; w.bytes != nil && i >= 0 && i+recordbatch.HeaderSize <= int64(len(w.bytes)) {
+		return w.bytes[i : i+recordbatch.HeaderSize], nil
 	}
 	w.pos, w.bytes = pos, w.buf[:min(int64(len(w.buf)), size-pos)]
 	if got, err := w.file.ReadAt(w.bytes, pos); got < len(w.bytes) {
 		w.bytes = nil
 		return nil, err
 	}
-	return w.bytes[:headerSize], nil
+	return w.bytes[:recordbatch.HeaderSize], nil
 }
 
 // locate returns the place of the batch that holds the offset, by the headers from the index's entry on; a negative position where that is not
@@ -180,11 +181,11 @@ func (v *view) locate(f File, index []indexEntry, offset int64) (indexEntry, err
 		switch {
 		case h == nil || err != nil:
 			return indexEntry{pos: -1}, err
-		case h.next() > offset:
-			return indexEntry{offset: h.base, pos: at.pos}, nil
+		case h.Next() > offset:
+			return indexEntry{offset: h.Base, pos: at.pos}, nil
 		}
-		at.pos += int64(h.size)
-		at.offset = h.next()
+		at.pos += int64(h.Size)
+		at.offset = h.Next()
 	}
 }
 

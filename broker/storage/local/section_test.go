@@ -17,6 +17,7 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // manyBatches appends batches of random sizes and returns all that the log has, and where each batch begins.
@@ -195,7 +196,7 @@ func TestDamageIsNotPartOfASection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.WriteAt([]byte{^all[starts[bad]+headerSize]}, int64(starts[bad]+headerSize))
+	_, err = f.WriteAt([]byte{^all[starts[bad]+recordbatch.HeaderSize]}, int64(starts[bad]+recordbatch.HeaderSize))
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 const (
@@ -18,8 +20,6 @@ const (
 
 	indexEntrySize  = 24
 	indexHeaderSize = magicSize + 4*8 + crcSize
-	// noTime is the max timestamp of nothing, and of batches without timestamps.
-	noTime = -1
 )
 
 // indexEntry is the place of a batch.
@@ -84,19 +84,19 @@ type indexer struct {
 	maxTime  int64
 }
 
-func (x *indexer) add(pos int64, h *header) {
+func (x *indexer) add(pos int64, h *recordbatch.Header) {
 	if n := len(x.entries); n == 0 || pos-x.entries[n-1].pos >= x.interval {
-		x.entries = append(x.entries, indexEntry{offset: h.base, pos: pos, before: x.maxTime})
+		x.entries = append(x.entries, indexEntry{offset: h.Base, pos: pos, before: x.maxTime})
 	}
-	x.maxTime = max(x.maxTime, h.maxTimestamp)
+	x.maxTime = max(x.maxTime, h.MaxTimestamp)
 }
 
 // add notes that a batch was appended; the log's mu is held.
-func (s *segment) add(h *header, interval int64, now time.Time) {
+func (s *segment) add(h *recordbatch.Header, interval int64, now time.Time) {
 	x := indexer{interval: interval, entries: s.index, maxTime: s.maxTime}
 	x.add(s.size, h)
 	s.index = x.entries
-	s.summary = summary{size: s.size + int64(h.size), next: h.next(), maxTime: x.maxTime, modified: now}
+	s.summary = summary{size: s.size + int64(h.Size), next: h.Next(), maxTime: x.maxTime, modified: now}
 }
 
 // expired says whether everything in the segment is older than the cutoff.
@@ -111,7 +111,7 @@ func (s *summary) expired(cutoff time.Time) bool {
 func placeOf(index []indexEntry, base, offset int64) indexEntry {
 	i := sort.Search(len(index), func(i int) bool { return index[i].offset > offset })
 	if i == 0 {
-		return indexEntry{offset: base, pos: 0, before: noTime}
+		return indexEntry{offset: base, pos: 0, before: recordbatch.NoTime}
 	}
 	return index[i-1]
 }
@@ -120,7 +120,7 @@ func placeOf(index []indexEntry, base, offset int64) indexEntry {
 func placeOfTime(index []indexEntry, base, ts int64) indexEntry {
 	i := sort.Search(len(index), func(i int) bool { return index[i].before >= ts })
 	if i == 0 {
-		return indexEntry{offset: base, pos: 0, before: noTime}
+		return indexEntry{offset: base, pos: 0, before: recordbatch.NoTime}
 	}
 	return index[i-1]
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
 )
 
 // What is known of the idempotent producers is in the producers file, of all batches below its offset, and in the log's batches, of the rest. For a
@@ -50,7 +52,7 @@ func (l *commitLog) writeProducers(offset int64) error {
 
 // readProducers reads the producers file. One that is missing or damaged is one of offset 0 that knows none.
 func (r *recovery) readProducers() error {
-	r.known, r.snapshot = producers{}, 0
+	r.known, r.snapshot = idempotence.Producers{}, 0
 	name := r.path(producersFile)
 	b, err := readFile(r.engine.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {

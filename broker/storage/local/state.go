@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // Names of a partition's small files; the package comment holds their format.
@@ -53,7 +55,7 @@ func appendInt[T int16 | int32 | int64 | uint32](b []byte, v T) []byte {
 }
 
 // seal appends the CRC-32C of all of b.
-func seal(b []byte) []byte { return appendInt(b, crc32.Checksum(b, castagnoli)) }
+func seal(b []byte) []byte { return appendInt(b, crc32.Checksum(b, recordbatch.Castagnoli)) }
 
 // unseal checks the magic and the CRC and returns a decoder of what is between them.
 func unseal(b []byte, magic string) (*decoder, error) {
@@ -61,7 +63,7 @@ func unseal(b []byte, magic string) (*decoder, error) {
 		return nil, fmt.Errorf("it has %d bytes", len(b))
 	}
 	body, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
-	if crc32.Checksum(body, castagnoli) != sum {
+	if crc32.Checksum(body, recordbatch.Castagnoli) != sum {
 		return nil, fmt.Errorf("its CRC-32C does not match")
 	}
 	if got := string(body[:magicSize]); got != magic {
@@ -182,7 +184,7 @@ func readMark(fs FS, dir string) (synced int64, ok bool, err error) {
 		return 0, false, err
 	}
 	for ; len(b) >= markSize; b = b[markSize:] {
-		if crc32.Checksum(b[:8], castagnoli) == binary.BigEndian.Uint32(b[8:]) {
+		if crc32.Checksum(b[:8], recordbatch.Castagnoli) == binary.BigEndian.Uint32(b[8:]) {
 			synced, ok = max(synced, int64(binary.BigEndian.Uint64(b))), true
 		}
 	}
@@ -193,7 +195,7 @@ func readMark(fs FS, dir string) (synced int64, ok bool, err error) {
 type clean struct {
 	base, size, next, maxTime int64 // of the active segment
 	index                     []indexEntry
-	producers                 producers
+	producers                 idempotence.Producers
 }
 
 func (c *clean) encode() []byte {
@@ -202,7 +204,7 @@ func (c *clean) encode() []byte {
 		b = appendInt(b, v)
 	}
 	b = appendIndex(b, c.index)
-	b = c.producers.append(b)
+	b = appendProducers(b, c.producers)
 	return seal(b)
 }
 
@@ -218,14 +220,14 @@ func decodeClean(b []byte, now time.Time) (*clean, error) {
 }
 
 // encodeProducers is the content of the producers file: the producers of all batches below the offset.
-func encodeProducers(offset int64, ps producers) []byte {
+func encodeProducers(offset int64, ps idempotence.Producers) []byte {
 	b := append(make([]byte, 0, 32+len(ps)*180), producersMagic...)
 	b = appendInt(b, offset)
-	return seal(ps.append(b))
+	return seal(appendProducers(b, ps))
 }
 
 // decodeProducersFile returns the producers of all batches below the offset.
-func decodeProducersFile(b []byte, now time.Time) (offset int64, ps producers, err error) {
+func decodeProducersFile(b []byte, now time.Time) (offset int64, ps idempotence.Producers, err error) {
 	d, err := unseal(b, producersMagic)
 	if err != nil {
 		return 0, nil, err

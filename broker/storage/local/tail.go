@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/idempotence"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // openActive opens the last segment: after a clean stop from the marker, else by reading it and those before it that are not sealed.
@@ -31,7 +34,7 @@ func (r *recovery) openActive() error {
 		return nil
 	}
 	// The disk has lost batches that it had. The file must not speak of them when others have their offsets.
-	r.known = producers{}
+	r.known = idempotence.Producers{}
 	if err := r.replayAll(); err != nil {
 		return err
 	}
@@ -43,7 +46,7 @@ func (r *recovery) openActive() error {
 func (r *recovery) openTail(from int64) error {
 	for i := r.tail; i < len(r.segments); i++ {
 		seg := r.segments[i]
-		t := tail{x: indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: noTime}, end: 0, next: seg.base, anew: -1}
+		t := tail{x: indexer{interval: r.engine.opts.IndexIntervalBytes, maxTime: recordbatch.NoTime}, end: 0, next: seg.base, anew: -1}
 		if err := r.scanTail(seg, &t, from); err != nil {
 			return err
 		}
@@ -83,8 +86,8 @@ func (r *recovery) scanTail(seg *segment, t *tail, from int64) error {
 		switch ev {
 		case atBatch:
 			t.add(sc, r.hasMark, r.marked)
-			if sc.head.base >= from {
-				r.known.apply(&sc.head, sc.head.base, r.now)
+			if sc.head.Base >= from {
+				r.known.Apply(&sc.head, sc.head.Base, r.now)
 			}
 			return true
 		case atDamage:
@@ -110,7 +113,7 @@ func (r *recovery) limit(seg *segment) int64 {
 func (t *tail) add(sc *scanner, hasMark bool, marked int64) {
 	t.x.add(sc.at, &sc.head)
 	t.end, t.next = sc.pos, sc.offset
-	if t.anew < 0 && (!hasMark || sc.head.next() > marked) {
+	if t.anew < 0 && (!hasMark || sc.head.Next() > marked) {
 		t.anew = sc.at
 	}
 }
@@ -196,8 +199,8 @@ func (r *recovery) replayAll() error {
 
 func (r *recovery) replay(seg *segment, limit, from int64) error {
 	return r.scan(seg, limit, func(sc *scanner, ev event) bool {
-		if ev == atBatch && sc.head.base >= from {
-			r.known.apply(&sc.head, sc.head.base, r.now)
+		if ev == atBatch && sc.head.Base >= from {
+			r.known.Apply(&sc.head, sc.head.Base, r.now)
 		}
 		return true
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 // OffsetForTime returns the first record whose timestamp is ts or later. See storage.Log.
@@ -84,35 +85,13 @@ func (l *commitLog) segmentForTime(v *view, ts, start int64) (offset, timestamp 
 			return 0, 0, false, nil
 		case ev != atBatch:
 			return 0, 0, false, new(sc.damage)
-		case sc.head.base >= v.hw:
+		case sc.head.Base >= v.hw:
 			return 0, 0, false, nil
 		}
-		if sc.head.maxTimestamp >= ts && sc.head.next() > start {
-			if offset, timestamp, ok = recordForTime(sc.batch, &sc.head, ts, start); ok {
+		if sc.head.MaxTimestamp >= ts && sc.head.Next() > start {
+			if offset, timestamp, ok = recordbatch.ForTime(sc.batch, &sc.head, ts, start); ok {
 				return offset, timestamp, true, nil
 			}
 		}
 	}
-}
-
-// recordForTime returns the first record of a batch from the offset start on whose timestamp is ts or later. Where the batch cannot be looked into
-// that is taken to be its first one.
-func recordForTime(batch []byte, h *header, ts, start int64) (offset, timestamp int64, ok bool) {
-	if h.attributes&attrLogAppendTime != 0 {
-		return max(h.base, start), h.maxTimestamp, true
-	}
-	err := inflated(batch, h, func(records []byte) error {
-		return eachRecord(records, h.count, func(r *record) bool {
-			o, t := h.base+r.offsetDelta, h.firstTimestamp+r.timestampDelta
-			if o < max(h.base, start) || o >= h.next() || t < ts {
-				return true
-			}
-			offset, timestamp, ok = o, t, true
-			return false
-		})
-	})
-	if err != nil {
-		return max(h.base, start), h.firstTimestamp, true
-	}
-	return offset, timestamp, ok
 }

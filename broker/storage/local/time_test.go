@@ -6,10 +6,12 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 func TestOffsetForTimeLooksIntoACompressedBatch(t *testing.T) {
-	for name, codec := range map[string]int16{"gzip": codecGzip, "snappy": codecSnappy, "lz4": codecLZ4, "zstd": codecZstd} {
+	for name, codec := range map[string]int16{"gzip": recordbatch.CodecGzip, "snappy": recordbatch.CodecSnappy, "lz4": recordbatch.CodecLZ4, "zstd": recordbatch.CodecZstd} {
 		t.Run(name, func(t *testing.T) {
 			l := reopen(t, newMem())
 			b := testBatch{First: 100, Records: []testRecord{{Delta: 0}, {Delta: 20}, {Delta: 10}, {Delta: 30}}}
@@ -34,8 +36,8 @@ func TestOffsetForTimeLooksIntoACompressedBatch(t *testing.T) {
 
 func TestOffsetForTimeTakesTheStartOfABatchThatIsTooLarge(t *testing.T) {
 	l := reopen(t, newMem())
-	b := testBatch{First: 100, Records: []testRecord{{Value: []byte(strings.Repeat("x", maxInflated+1))}, {Delta: 20}}}
-	mustAppend(t, l, squeezed(t, b, codecZstd))
+	b := testBatch{First: 100, Records: []testRecord{{Value: []byte(strings.Repeat("x", recordbatch.MaxInflated+1))}, {Delta: 20}}}
+	mustAppend(t, l, squeezed(t, b, recordbatch.CodecZstd))
 	if offset, timestamp, ok, err := l.OffsetForTime(context.Background(), 110); offset != 0 || timestamp != 100 || !ok || err != nil {
 		t.Error(offset, timestamp, ok, err)
 	}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/ringmaster-dev/ringmaster/broker/storage"
 	"github.com/ringmaster-dev/ringmaster/broker/storage/enginetest"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/compaction"
+	"github.com/ringmaster-dev/ringmaster/broker/storage/internal/recordbatch"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one")
@@ -91,7 +93,7 @@ func newWorld(t testing.TB, m *memFS, seed uint64, kind worldKind) *world {
 func (w *world) open() error {
 	e, err := Open(workDir, Options{
 		FS: w.fs, Logger: quiet(), SegmentBytes: worldSegment, IndexIntervalBytes: 150, RetentionCheckInterval: -1, MaxOpenFiles: 2, ReserveBytes: 100,
-		CompactionMemoryBytes: 8 * keySlotSize,
+		CompactionMemoryBytes: 8 * compaction.KeySlotSize,
 	})
 	if err != nil {
 		return err
@@ -134,11 +136,11 @@ func (w *world) batch(producer bool) []byte {
 func forEachRecord(t testing.TB, b []byte, fn func(offset, id int64)) {
 	t.Helper()
 	for rest := b; len(rest) > 0; {
-		h, err := parseHeader(rest)
-		if err != nil || h.size > len(rest) || !crcMatches(rest[:h.size], &h) {
+		h, err := recordbatch.ParseHeader(rest)
+		if err != nil || h.Size > len(rest) || !recordbatch.CRCMatches(rest[:h.Size], &h) {
 			t.Fatalf("an unsound batch was served: %v", err)
 		}
-		rest = rest[h.size:]
+		rest = rest[h.Size:]
 	}
 	records, err := enginetest.Records(b)
 	if err != nil {
@@ -314,7 +316,7 @@ func (w *world) check() {
 			w.t.Fatalf("read offset %d of [%d, %d): %d bytes, %v", offset, start, hw, len(b), err)
 		}
 		next := int64(0)
-		forEachBatch(w.t, b, func(h *header) { next = h.next() })
+		forEachBatch(w.t, b, func(h *recordbatch.Header) { next = h.Next() })
 		forEachRecord(w.t, b, func(o, id int64) {
 			if o > offset && !w.kind.compact {
 				w.t.Fatalf("offset %d where %d was to follow", o, offset)
@@ -382,8 +384,8 @@ func (w *world) checkIndexes(got map[int64]int64) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if h, _ := parseHeader(b); h.base > o || h.next() <= o || h.size != len(b) { // o is the offset of a record
-			w.t.Fatalf("a read of offset %d gives %d to %d", o, h.base, h.next())
+		if h, _ := recordbatch.ParseHeader(b); h.Base > o || h.Next() <= o || h.Size != len(b) { // o is the offset of a record
+			w.t.Fatalf("a read of offset %d gives %d to %d", o, h.Base, h.Next())
 		}
 		offset, ts, ok, err := w.l.OffsetForTime(context.Background(), id)
 		want := offsets[slices.IndexFunc(offsets, func(o int64) bool { return got[o] >= id })] // a batch sent again is older

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package brokers starts the brokers that clients are tried with: one on its own, or several that share a cluster in a real API server.
+// Package brokers starts the brokers that clients are tried with: one on its own, several that share a cluster in a real API server, or several that share a Redis.
 package brokers
 
 import (
@@ -33,7 +33,7 @@ const (
 
 // World is the brokers that clients are run against.
 type World struct {
-	// Name is "1 broker" or "3 brokers".
+	// Name is "1 broker", "3 brokers" or "2 brokers that share a Redis".
 	Name string
 	// Bootstrap is where clients begin, HOST:PORT.
 	Bootstrap string
@@ -46,7 +46,9 @@ type World struct {
 	kube      kube.Client
 	namespace string
 
-	external  bool
+	external bool
+	// shared says that the brokers keep everything in Redis.
+	shared    bool
 	processes []*process
 	closers   []func() error
 }
@@ -76,7 +78,11 @@ func (w *World) startBroker(bin, dir string, env []string, args ...string) (*pro
 	}
 	defer log.Close()
 	p := &process{dir: dir, args: args, log: log.Name(), done: make(chan error, 1)}
-	p.cmd = exec.Command(bin, slices.Concat([]string{"broker", "--data-dir", filepath.Join(dir, "data")}, shortSessions, args)...)
+	where := []string{"broker"}
+	if !w.shared {
+		where = append(where, "--data-dir", filepath.Join(dir, "data"))
+	}
+	p.cmd = exec.Command(bin, slices.Concat(where, shortSessions, args)...)
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start a broker: %w", err)

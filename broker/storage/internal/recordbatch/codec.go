@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package local
+package recordbatch
 
 import (
 	"bytes"
@@ -18,18 +18,18 @@ import (
 
 // Compressions of a batch's records, as its attributes have them.
 const (
-	codecNone   = 0
-	codecGzip   = 1
-	codecSnappy = 2
-	codecLZ4    = 3
-	codecZstd   = 4
+	CodecNone   = 0
+	CodecGzip   = 1
+	CodecSnappy = 2
+	CodecLZ4    = 3
+	CodecZstd   = 4
 )
 
-// maxInflated is how many bytes a batch's records may have once they are decompressed. A batch of a few kilobytes may claim gigabytes.
-const maxInflated = 64 << 20
+// MaxInflated is how many bytes a batch's records may have once they are decompressed. A batch of a few kilobytes may claim gigabytes.
+const MaxInflated = 64 << 20
 
-// errInflated says that a batch's records have more than maxInflated bytes.
-var errInflated = fmt.Errorf("its records have more than %d bytes when they are decompressed", maxInflated)
+// errInflated says that a batch's records have more than MaxInflated bytes.
+var errInflated = fmt.Errorf("its records have more than %d bytes when they are decompressed", MaxInflated)
 
 // codec compresses and decompresses records. The values of the pools keep their tables and windows, which are costly to make.
 var (
@@ -37,34 +37,34 @@ var (
 	gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 	zstdDecoder = sync.OnceValues(func() (*zstd.Decoder, error) {
-		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(inflaters), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxInflated))
+		return zstd.NewReader(nil, zstd.WithDecoderConcurrency(inflaters), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(MaxInflated))
 	})
 	zstdEncoder = sync.OnceValues(func() (*zstd.Encoder, error) {
 		return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true))
 	})
 )
 
-// inflate appends the decompressed records to dst, at most maxInflated bytes, for which it allocates no more than a small multiple of what
+// Inflate appends the decompressed records to dst, at most MaxInflated bytes, for which it allocates no more than a small multiple of what
 // has come out so far.
-func inflate(dst, src []byte, codec int16) ([]byte, error) {
+func Inflate(dst, src []byte, codec int16) ([]byte, error) {
 	switch codec {
-	case codecNone:
+	case CodecNone:
 		return append(dst, src...), nil
-	case codecGzip:
+	case CodecGzip:
 		r, _ := gzipReaders.Get().(*gzip.Reader)
 		defer gzipReaders.Put(r)
 		if err := r.Reset(bytes.NewReader(src)); err != nil {
 			return nil, err
 		}
 		return readBounded(dst, r)
-	case codecSnappy:
+	case CodecSnappy:
 		return inflateSnappy(dst, src)
-	case codecLZ4:
+	case CodecLZ4:
 		r, _ := lz4Readers.Get().(*lz4.Reader)
 		defer lz4Readers.Put(r)
 		r.Reset(bytes.NewReader(src))
 		return readBounded(dst, r)
-	case codecZstd:
+	case CodecZstd:
 		d, err := zstdDecoder()
 		if err != nil {
 			return nil, err
@@ -81,8 +81,8 @@ func inflate(dst, src []byte, codec int16) ([]byte, error) {
 // readBounded appends all that r gives to dst.
 func readBounded(dst []byte, r io.Reader) ([]byte, error) {
 	w := bytes.NewBuffer(dst)
-	n, err := w.ReadFrom(io.LimitReader(r, maxInflated+1))
-	if err == nil && n > maxInflated {
+	n, err := w.ReadFrom(io.LimitReader(r, MaxInflated+1))
+	if err == nil && n > MaxInflated {
 		err = errInflated
 	}
 	return w.Bytes(), err
@@ -127,7 +127,7 @@ func inflateSnappyBlock(dst, block []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n > maxInflated-len(dst) {
+	if n > MaxInflated-len(dst) {
 		return nil, errInflated
 	}
 	// The format makes at most 64 bytes of 3, so that a block which claims more lies.
@@ -142,27 +142,27 @@ func inflateSnappyBlock(dst, block []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// deflate appends the compressed records to dst.
-func deflate(dst, src []byte, codec int16) ([]byte, error) {
+// Deflate appends the compressed records to dst.
+func Deflate(dst, src []byte, codec int16) ([]byte, error) {
 	switch codec {
-	case codecNone:
+	case CodecNone:
 		return append(dst, src...), nil
-	case codecGzip:
+	case CodecGzip:
 		w, _ := gzipWriters.Get().(*gzip.Writer)
 		defer gzipWriters.Put(w)
 		out := bytes.NewBuffer(dst)
 		w.Reset(out)
 		return writeAll(out, w, src)
-	case codecSnappy:
+	case CodecSnappy:
 		return deflateSnappy(dst, src), nil
-	case codecLZ4:
+	case CodecLZ4:
 		out := bytes.NewBuffer(dst)
 		w := lz4.NewWriter(out)
 		if err := w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)); err != nil {
 			return nil, err
 		}
 		return writeAll(out, w, src)
-	case codecZstd:
+	case CodecZstd:
 		e, err := zstdEncoder()
 		if err != nil {
 			return nil, err
@@ -207,10 +207,10 @@ var inflateBuffers = func() chan []byte {
 // keptBuffer is how large a buffer is kept.
 const keptBuffer = 4 << 20
 
-// inflated calls fn with the decompressed records of a batch, which are valid until fn returns.
-func inflated(batch []byte, h *header, fn func(records []byte) error) error {
+// Inflated calls fn with the decompressed records of a batch, which are valid until fn returns.
+func Inflated(batch []byte, h *Header, fn func(records []byte) error) error {
 	if !h.compressed() {
-		return fn(batch[headerSize:h.size])
+		return fn(batch[HeaderSize:h.Size])
 	}
 	b := <-inflateBuffers
 	defer func() {
@@ -219,7 +219,7 @@ func inflated(batch []byte, h *header, fn func(records []byte) error) error {
 		}
 		inflateBuffers <- b
 	}()
-	records, err := inflate(b[:0], batch[headerSize:h.size], h.attributes&attrCompression)
+	records, err := Inflate(b[:0], batch[HeaderSize:h.Size], h.Attributes&AttrCompression)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package local
+package recordbatch
 
 import (
 	"encoding/binary"
@@ -12,28 +12,28 @@ import (
 
 var errRecords = errors.New("its records do not fit their count and lengths")
 
-// record is a record of a batch.
+// Record is a record of a batch.
 // Source: https://kafka.apache.org/documentation/#record
-type record struct {
-	raw                         []byte // all of it, with its length in front
-	timestampDelta, offsetDelta int64
+type Record struct {
+	Raw                         []byte // all of it, with its length in front
+	TimestampDelta, OffsetDelta int64
 	rest                        []byte // key, value and headers
 }
 
 // nextRecord decodes the record that b starts with and returns what is behind it.
-func nextRecord(b []byte) (r record, behind []byte, err error) {
+func nextRecord(b []byte) (r Record, behind []byte, err error) {
 	length, n := binary.Varint(b)
 	if n <= 0 || length < 1 || length > int64(len(b)-n) {
 		return r, nil, errRecords
 	}
 	end := n + int(length)
-	r.raw = b[:end]
+	r.Raw = b[:end]
 	at := n + 1 // attributes
-	if r.timestampDelta, n = binary.Varint(b[at:end]); n <= 0 {
+	if r.TimestampDelta, n = binary.Varint(b[at:end]); n <= 0 {
 		return r, nil, errRecords
 	}
 	at += n
-	if r.offsetDelta, n = binary.Varint(b[at:end]); n <= 0 {
+	if r.OffsetDelta, n = binary.Varint(b[at:end]); n <= 0 {
 		return r, nil, errRecords
 	}
 	r.rest = b[at+n : end]
@@ -41,7 +41,7 @@ func nextRecord(b []byte) (r record, behind []byte, err error) {
 }
 
 // key returns the record's key, nil where it has none, and whether it is a tombstone: a key without a value.
-func (r *record) key() (key []byte, tombstone bool, err error) {
+func (r *Record) key() (key []byte, tombstone bool, err error) {
 	key, rest, ok := bytesField(r.rest)
 	if !ok {
 		return nil, false, errRecords
@@ -66,10 +66,10 @@ func bytesField(b []byte) (field, behind []byte, ok bool) {
 	return b[n:end:end], b[end:], true
 }
 
-// eachRecord calls fn with every record of an uncompressed batch until it returns false. It fails where the records are not exactly count,
+// EachRecord calls fn with every record of an uncompressed batch until it returns false. It fails where the records are not exactly count,
 // each as long as it says.
-func eachRecord(b []byte, count int32, fn func(r *record) bool) error {
-	var r record
+func EachRecord(b []byte, count int32, fn func(r *Record) bool) error {
+	var r Record
 	var err error
 	for range count {
 		if r, b, err = nextRecord(b); err != nil {
@@ -85,22 +85,22 @@ func eachRecord(b []byte, count int32, fn func(r *record) bool) error {
 	return nil
 }
 
-// eachKey calls fn with every record of a batch that compaction can look into: each has its own offset within the batch's, in ascending
+// EachKey calls fn with every record of a batch that compaction can look into: each has its own offset within the batch's, in ascending
 // order, and whole fields.
-func eachKey(records []byte, h *header, fn func(r *record, key []byte, tombstone bool)) error {
+func EachKey(records []byte, h *Header, fn func(r *Record, key []byte, tombstone bool)) error {
 	before := int64(-1)
 	var bad error
-	err := eachRecord(records, h.count, func(r *record) bool {
+	err := EachRecord(records, h.Count, func(r *Record) bool {
 		var key []byte
 		var tombstone bool
 		if key, tombstone, bad = r.key(); bad != nil {
 			return false
 		}
-		if r.offsetDelta <= before || r.offsetDelta > int64(h.lastDelta) {
-			bad = fmt.Errorf("its records' offset deltas do not ascend to %d", h.lastDelta)
+		if r.OffsetDelta <= before || r.OffsetDelta > int64(h.LastDelta) {
+			bad = fmt.Errorf("its records' offset deltas do not ascend to %d", h.LastDelta)
 			return false
 		}
-		before = r.offsetDelta
+		before = r.OffsetDelta
 		fn(r, key, tombstone)
 		return true
 	})
@@ -111,13 +111,13 @@ func eachKey(records []byte, h *header, fn func(r *record, key []byte, tombstone
 const maxNamed = 100
 
 // checkKeys checks a batch for a compacted topic: every record needs a key, by which it is compacted. A compressed batch is looked into, as far as
-// maxInflated goes.
-func checkKeys(batch []byte, h *header) error {
+// MaxInflated goes.
+func checkKeys(batch []byte, h *Header) error {
 	var keyless []int32
-	err := inflated(batch, h, func(records []byte) error {
-		return eachKey(records, h, func(r *record, key []byte, _ bool) {
+	err := Inflated(batch, h, func(records []byte) error {
+		return EachKey(records, h, func(r *Record, key []byte, _ bool) {
 			if key == nil && len(keyless) < maxNamed {
-				keyless = append(keyless, int32(r.offsetDelta))
+				keyless = append(keyless, int32(r.OffsetDelta))
 			}
 		})
 	})
@@ -128,4 +128,26 @@ func checkKeys(batch []byte, h *header) error {
 		return &storage.RecordError{Records: keyless, Reason: "has no key, and the topic is compacted by key: set a key, or cleanup.policy=delete"}
 	}
 	return nil
+}
+
+// ForTime returns the first record of a batch from the offset start on whose timestamp is ts or later. Where the batch cannot be looked into
+// that is taken to be its first one.
+func ForTime(batch []byte, h *Header, ts, start int64) (offset, timestamp int64, ok bool) {
+	if h.Attributes&AttrLogAppendTime != 0 {
+		return max(h.Base, start), h.MaxTimestamp, true
+	}
+	err := Inflated(batch, h, func(records []byte) error {
+		return EachRecord(records, h.Count, func(r *Record) bool {
+			o, t := h.Base+r.OffsetDelta, h.FirstTimestamp+r.TimestampDelta
+			if o < max(h.Base, start) || o >= h.Next() || t < ts {
+				return true
+			}
+			offset, timestamp, ok = o, t, true
+			return false
+		})
+	})
+	if err != nil {
+		return max(h.Base, start), h.FirstTimestamp, true
+	}
+	return offset, timestamp, ok
 }
