@@ -68,7 +68,9 @@ func placeholders(s string) string {
 		{`"id":"[\w-]{22}"`, `"id":"ID"`},
 		{`"type":"(consumer)?"`, `"type":"TYPE"`},
 		{`ID:       [\w-]{22}`, "ID:       ID"},
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`, "TIME"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z`, "TIME"},
+		{`127\.0\.0\.1:\d{4,5}`, "HOST:PORT"},
+		{`ADDRESS +SINCE`, "ADDRESS SINCE"},
 		{regexp.QuoteMeta(runtime.Version()) + `|go1\.26\.8`, "GO"},
 		{regexp.QuoteMeta(runtime.GOOS+"/"+runtime.GOARCH) + `|linux/amd64`, "PLATFORM"},
 	} {

@@ -259,5 +259,7 @@ func (r *run) end() {
 			return len(leads) == len(ids) && len(s.Purge) == 0 && counts[len(counts)-1]-counts[0] <= 1
 		})
 	}
+	r.witness.mu.Lock()
+	defer r.witness.mu.Unlock()
 	r.t.Logf("%d brokers in the end, %d times a broker led a partition", len(ids), len(r.witness.claims))
 }
